@@ -1,0 +1,113 @@
+# promguard. The two targets a newcomer needs: make run, make test.
+
+BIN      := bin
+TREE     := build/prometheus
+UI_CACHE := build/webui
+PATCHES  := go run ./tools/patches --tree $(TREE)
+GO_TOOL  := go tool -modfile=tools/go.mod
+export CGO_ENABLED ?= 0
+
+# What make run passes on to the demo: EXPOSITION=FILE|DIR|URL serves a real
+# exposition instead of a generated one; ARGS are further flags.
+EXPOSITION ?=
+ARGS ?=
+
+.DEFAULT_GOAL := build
+
+## build: the patched Prometheus, the guard and the benchmark, into bin/
+.PHONY: build
+build: prometheus promguard walreplay
+
+## run: a patched Prometheus under load with the guard in front; Ctrl-C stops it
+.PHONY: run
+run: prometheus promguard
+	go build -trimpath -o $(BIN)/ ./tools/demo
+	$(BIN)/demo $(if $(EXPOSITION),--exposition='$(EXPOSITION)') $(ARGS)
+
+## prometheus: bin/prometheus and bin/promtool from the patched tree; UI=1 with the web UI, which needs npm
+.PHONY: prometheus
+prometheus: patches-apply
+ifeq ($(UI),1)
+	go run ./tools/webui --tree $(TREE) --cache $(UI_CACHE)
+	$(PATCHES) build --out $(BIN) --tags netgo,builtinassets
+else
+	$(PATCHES) build --out $(BIN) --tags netgo
+	@echo "without the web UI: make prometheus UI=1 embeds it and needs npm"
+endif
+
+## promguard, walreplay: the other binaries
+.PHONY: promguard walreplay
+promguard:
+	go build -trimpath -ldflags "-X github.com/prometheus/common/version.Version=$$($(PATCHES) version)" -o $(BIN)/ ./cmd/promguard
+walreplay:
+	go build -trimpath -o $(BIN)/ ./bench/walreplay
+
+## test: everything that must pass before a change lands
+.PHONY: test
+test: build test-unit patches-verify patches-test test-e2e
+
+## test-unit: this repository's packages
+.PHONY: test-unit
+test-unit:
+	go vet ./...
+	go test ./...
+
+## test-e2e: the binaries, as an operator runs them
+.PHONY: test-e2e
+test-e2e: build
+	go build -trimpath -o $(BIN)/ ./tools/demo
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./tools/demo/...
+
+## test-race: the same packages under the race detector, which needs a C compiler
+.PHONY: test-race
+test-race:
+	CGO_ENABLED=1 go test -race ./...
+
+## test-upstream: Prometheus's own tests on the patched tree; most of an hour on two cores
+.PHONY: test-upstream
+UPSTREAM_PACKAGES ?= ./tsdb/... ./storage/... ./web/... ./promql/... ./scrape/... ./config/... ./cmd/prometheus/...
+test-upstream: patches-apply
+	cd $(TREE) && GOWORK=off GOFLAGS='-trimpath -buildvcs=false' go test -short -timeout 60m $(UPSTREAM_PACKAGES)
+
+## test-fuzz: every fuzzer for FUZZTIME each
+.PHONY: test-fuzz
+FUZZTIME ?= 10m
+test-fuzz:
+	./tools/fuzz.sh $(FUZZTIME)
+
+## patches-apply: make build/prometheus from the pinned module, the new files and the patches
+## patches-export: write commits and new files in build/prometheus back to prometheus-patches
+## patches-verify: prove that apply and export give the same files
+## patches-test: the tests that the patches name
+.PHONY: patches-apply patches-export patches-verify patches-test
+patches-apply:
+	@$(PATCHES) apply
+patches-export:
+	@$(PATCHES) export
+patches-verify:
+	@$(PATCHES) verify
+patches-test: patches-apply
+	@$(PATCHES) test
+
+## bench: benchmarks of the packages, in the format that benchstat reads
+.PHONY: bench
+BENCH ?= .
+bench:
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./internal/...
+
+## lint, fmt: golangci-lint and gofumpt, as pinned in tools/go.mod
+.PHONY: lint fmt
+lint:
+	$(GO_TOOL) golangci-lint run ./...
+fmt:
+	$(GO_TOOL) golangci-lint fmt ./...
+
+## clean: remove what was built; the data below data/ stays
+.PHONY: clean
+clean:
+	rm -rf $(BIN) build
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)

@@ -1,0 +1,89 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported says whether replays can be measured on this system.
+const Supported = true
+
+// childAttr puts a process into a group of its own and has it killed if the
+// starting thread ends.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+
+// cpuTime is the user and system time of all of a process's threads, to the
+// nanosecond, by the process's own CPU clock.
+func cpuTime(pid int) (time.Duration, error) {
+	const schedClock = 2 // CPUCLOCK_SCHED in the kernel's posix-timers.h.
+	clock := int32(^pid)<<3 | schedClock
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		return 0, fmt.Errorf("reading the CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// anonymousMemory is a process's RssAnon in bytes.
+func anonymousMemory(pid int) (int64, error) {
+	fields, err := status(fmt.Sprintf("/proc/%d/status", pid), "RssAnon")
+	if err != nil {
+		return 0, err
+	}
+	return fields[0] << 10, nil
+}
+
+// contextSwitches sums over the threads that a process has now. Threads that
+// ended are missing; the Go runtime hardly ever ends one.
+func contextSwitches(pid int) (voluntary, involuntary int64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, t := range threads {
+		fields, err := status(t, "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+		if err != nil {
+			return 0, 0, err
+		}
+		voluntary += fields[0]
+		involuntary += fields[1]
+	}
+	return voluntary, involuntary, nil
+}
+
+// status reads numbers from one of /proc's status files.
+func status(path string, names ...string) ([]int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]int64, 0, len(names))
+	for _, name := range names {
+		_, rest, ok := strings.Cut("\n"+string(b), "\n"+name+":")
+		line, _, _ := strings.Cut(rest, "\n")
+		fields := strings.Fields(line)
+		if !ok || len(fields) == 0 {
+			return nil, fmt.Errorf("%s has no %s", path, name)
+		}
+		v, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}

@@ -1,0 +1,66 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func rusage(t *testing.T) syscall.Rusage {
+	t.Helper()
+	var ru syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &ru))
+	return ru
+}
+
+func TestCPUClockAgreesWithTheKernelsAccounts(t *testing.T) {
+	for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; {
+		runtime.Gosched()
+	}
+	got, err := cpuTime(os.Getpid())
+	require.NoError(t, err)
+	ru := rusage(t)
+	require.InDelta(t, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()).Seconds(), got.Seconds(), 0.05)
+	require.Greater(t, got, 50*time.Millisecond)
+}
+
+func TestContextSwitchesAgreeWithTheKernelsAccounts(t *testing.T) {
+	for range 100 {
+		time.Sleep(time.Millisecond)
+	}
+	voluntary, involuntary, err := contextSwitches(os.Getpid())
+	require.NoError(t, err)
+	ru := rusage(t)
+	require.InDelta(t, ru.Nvcsw, voluntary, 100)
+	require.InDelta(t, ru.Nivcsw, involuntary, 200)
+	require.Greater(t, voluntary, int64(50))
+}
+
+func TestAnonymousMemoryGrowsByWhatIsTouched(t *testing.T) {
+	before, err := anonymousMemory(os.Getpid())
+	require.NoError(t, err)
+	block, err := syscall.Mmap(-1, 0, 64<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	for i := 0; i < len(block); i += os.Getpagesize() {
+		block[i] = 1
+	}
+	after, err := anonymousMemory(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, syscall.Munmap(block))
+	require.InDelta(t, 64<<20, after-before, 8<<20)
+}
+
+func TestProcessesThatAreGoneAreErrors(t *testing.T) {
+	const gone = 1<<22 + 1 // Beyond the kernel's limit on process numbers.
+	_, err := cpuTime(gone)
+	require.Error(t, err)
+	_, err = anonymousMemory(gone)
+	require.Error(t, err)
+}

@@ -1,0 +1,279 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options say how to replay.
+type Options struct {
+	// DataDir is the data directory. The binary writes to it: give it a copy.
+	DataDir string
+	// GOMAXPROCS is the binary's environment variable, 1 or more.
+	GOMAXPROCS int
+	// Timeout ends a replay that takes too long; 0 is never.
+	Timeout time.Duration
+}
+
+// Result is what one replay took, from the start of the process to its log line
+// "TSDB started", unless a field says otherwise. Nothing is subtracted.
+type Result struct {
+	Wall time.Duration
+	// CPU is the process's user and system time.
+	CPU time.Duration
+	// StartCPU is the part of CPU before the log line "Starting TSDB".
+	StartCPU time.Duration
+	// Replay is prometheus_tsdb_data_replay_duration_seconds: what the head
+	// itself says its replay took.
+	Replay time.Duration
+	// PeakAnon is the most anonymous resident memory seen, in bytes, sampled
+	// every 10 ms.
+	PeakAnon int64
+	// Voluntary and Involuntary are context switches of all threads.
+	Voluntary, Involuntary int64
+	// HeadSeries is prometheus_tsdb_head_series.
+	HeadSeries int64
+	// Repaired says that the log was corrupt and that the binary repaired it: it
+	// replayed only what was before the corruption.
+	Repaired bool
+}
+
+const (
+	logStarting  = "Starting TSDB"
+	logStarted   = "TSDB started"
+	logRepairing = "Encountered WAL read error"
+
+	samplePeriod  = 10 * time.Millisecond
+	answerTimeout = time.Minute
+	tailLines     = 12
+)
+
+var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
+
+// Run replays a data directory once and kills the process. It returns when the
+// process is gone, also if ctx is cancelled.
+func Run(ctx context.Context, b Binary, o Options) (Result, error) {
+	if !Supported {
+		return Result{}, errors.New("replays are measured through Linux's /proc and CPU clocks; this system has none")
+	}
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%s had not replayed the WAL after %s; see --timeout", b.Name, o.Timeout))
+		defer cancel()
+	}
+	config := filepath.Join(o.DataDir, "walreplay.yml")
+	if err := os.WriteFile(config, []byte("global: {}\n"), 0o666); err != nil {
+		return Result{}, err
+	}
+	// The parent-death signal is sent when the starting thread ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	r := &running{binary: b, started: make(chan struct{}), listening: make(chan struct{})}
+	r.cmd = exec.Command(b.Path, append([]string{
+		"--config.file=" + config, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
+	}, b.Args...)...)
+	r.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS))
+	r.cmd.SysProcAttr = childAttr()
+	if err := r.start(); err != nil {
+		return Result{}, fmt.Errorf("binary %s: %w", b.Name, err)
+	}
+	defer r.kill()
+	return r.measure(ctx)
+}
+
+// running is a process that replays.
+type running struct {
+	binary Binary
+	cmd    *exec.Cmd
+	begin  time.Time
+	waited chan struct{} // closed when the process has ended
+	err    error         // how it ended; read after waited
+
+	started, listening chan struct{} // closed at the log lines of that meaning
+
+	mu     sync.Mutex
+	result Result
+	fail   error // of a measurement
+	addr   string
+	tail   []string
+}
+
+func (r *running) start() error {
+	stderr, err := r.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	r.begin = time.Now()
+	if err := r.cmd.Start(); err != nil {
+		return err
+	}
+	r.waited = make(chan struct{})
+	go func() {
+		r.readLog(stderr)
+		r.err = r.cmd.Wait()
+		close(r.waited)
+	}()
+	return nil
+}
+
+// kill ends the process and waits for it.
+func (r *running) kill() {
+	select {
+	case <-r.waited: // Its number may be another's by now.
+	default:
+		killGroup(r.cmd.Process.Pid)
+		<-r.waited
+	}
+}
+
+// readLog follows the log. What is measured at a line is measured here, so that
+// nothing comes between the line and the measurement.
+func (r *running) readLog(stderr io.Reader) {
+	in := bufio.NewScanner(stderr)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		r.line(in.Text())
+	}
+	// A line that does not fit must not block the process.
+	_, _ = io.Copy(io.Discard, stderr)
+}
+
+func (r *running) line(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tail = append(r.tail, line); len(r.tail) > tailLines {
+		r.tail = r.tail[1:]
+	}
+	pid := r.cmd.Process.Pid
+	switch {
+	case strings.Contains(line, logStarting):
+		r.result.StartCPU, r.fail = cpuTime(pid)
+	case strings.Contains(line, logRepairing):
+		r.result.Repaired = true
+	case strings.Contains(line, logStarted) && r.result.Wall == 0:
+		r.result.Wall = time.Since(r.begin)
+		var err error
+		r.result.CPU, err = cpuTime(pid)
+		r.fail = errors.Join(r.fail, err)
+		r.result.Voluntary, r.result.Involuntary, err = contextSwitches(pid)
+		r.fail = errors.Join(r.fail, err)
+		r.sampleMemory()
+		close(r.started)
+	}
+	if m := listenRE.FindStringSubmatch(line); m != nil && r.addr == "" {
+		r.addr = m[1]
+		close(r.listening)
+	}
+}
+
+// sampleMemory needs r.mu.
+func (r *running) sampleMemory() {
+	anon, err := anonymousMemory(r.cmd.Process.Pid)
+	if err != nil {
+		return // The process has just ended; how is told by r.err.
+	}
+	r.result.PeakAnon = max(r.result.PeakAnon, anon)
+}
+
+func (r *running) measure(ctx context.Context) (Result, error) {
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return Result{}, context.Cause(ctx)
+		case <-r.waited:
+			return Result{}, r.died()
+		case <-tick.C:
+			r.mu.Lock()
+			r.sampleMemory()
+			r.mu.Unlock()
+		case <-r.started:
+			return r.finish(ctx)
+		}
+	}
+}
+
+// finish adds what the process itself says.
+func (r *running) finish(ctx context.Context) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("%s replayed the WAL and then did not answer on /metrics within %s", r.binary.Name, answerTimeout))
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx)
+	case <-r.waited:
+		return Result{}, r.died()
+	case <-r.listening:
+	}
+	r.mu.Lock()
+	result, fail, addr := r.result, r.fail, r.addr
+	r.mu.Unlock()
+	if fail != nil {
+		return Result{}, fmt.Errorf("measuring %s: %w", r.binary.Name, fail)
+	}
+	metrics, err := scrape(ctx, "http://"+addr+"/metrics", "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
+	if err != nil {
+		return Result{}, fmt.Errorf("asking %s how the replay went: %w", r.binary.Name, err)
+	}
+	result.Replay = time.Duration(metrics[0] * float64(time.Second))
+	result.HeadSeries = int64(metrics[1])
+	return result, nil
+}
+
+func (r *running) died() error {
+	how := "ended"
+	if exit := (*exec.ExitError)(nil); errors.As(r.err, &exit) {
+		how = exit.String()
+	}
+	return fmt.Errorf("%s (%s) stopped before the WAL was replayed (%s); its last log lines:\n  %s",
+		r.binary.Name, r.binary.Path, how, strings.Join(r.tail, "\n  "))
+}
+
+// scrape reads the values of metrics without labels.
+func scrape(ctx context.Context, url string, names ...string) ([]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float64, 0, len(names))
+	for _, name := range names {
+		_, rest, ok := strings.Cut("\n"+string(body), "\n"+name+" ")
+		if !ok {
+			return nil, fmt.Errorf("%s: no metric %s (status %s)", url, name, res.Status)
+		}
+		text, _, _ := strings.Cut(rest, "\n")
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", url, name, err)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}

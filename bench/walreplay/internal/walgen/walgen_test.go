@@ -1,0 +1,253 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package walgen
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/tsdb/wlog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/kubelike"
+)
+
+func options(dir string) Options {
+	return Options{
+		Dir: dir, Series: 1500, Scrapes: 20, ScrapeInterval: 15 * time.Second, Churn: 20, Seed: 1,
+		Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Compression: "snappy",
+	}
+}
+
+func generate(t *testing.T, o Options) Stats {
+	t.Helper()
+	stats, err := Generate(t.Context(), o)
+	require.NoError(t, err)
+	return stats
+}
+
+// records calls fn with every record of a directory's log.
+func records(t *testing.T, dir string, fn func(dec *record.Decoder, rec []byte)) {
+	t.Helper()
+	sr, err := wlog.NewSegmentsReader(filepath.Join(dir, "wal"))
+	require.NoError(t, err)
+	defer sr.Close()
+	dec := record.NewDecoder(nil, promslog.NewNopLogger())
+	r := wlog.NewReader(sr)
+	for r.Next() {
+		fn(&dec, r.Record())
+	}
+	require.NoError(t, r.Err())
+}
+
+func TestPrometheusReplaysExactlyWhatTheModelSays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	o := options(dir)
+	stats := generate(t, o)
+	require.Positive(t, stats.StaleMarkers)
+
+	db, err := tsdb.Open(dir, promslog.NewNopLogger(), nil, tsdb.DefaultOptions(), nil)
+	require.NoError(t, err)
+	defer db.Close()
+	require.EqualValues(t, stats.Series, db.Head().NumSeries())
+	got, n := read(t, db)
+	require.Equal(t, stats.Samples, n)
+
+	cluster, err := kubelike.New(kubelike.Config{Series: o.Series, Churn: o.Churn, Seed: o.Seed, Start: o.Start})
+	require.NoError(t, err)
+	want := map[string]map[int64]float64{}
+	samples := 0
+	for _, target := range cluster.Targets() {
+		for i := range o.Scrapes {
+			at := time.Duration(i)*o.ScrapeInterval + target.ScrapeOffset(o.ScrapeInterval)
+			for _, g := range target.Groups() {
+				ls, vs := g.AppendLabels(nil, g.Generation(at)), g.AppendValues(nil, g.Generation(at), at)
+				for k := range ls {
+					key := ls[k].String()
+					if want[key] == nil {
+						want[key] = map[int64]float64{}
+					}
+					want[key][o.Start.Add(at).UnixMilli()] = vs[k]
+					samples++
+				}
+			}
+		}
+	}
+	require.Equal(t, stats.Samples-stats.StaleMarkers, samples)
+	require.Len(t, got, len(want))
+	for key := range want {
+		for ts, v := range got[key] {
+			if value.IsStaleNaN(v) {
+				delete(got[key], ts)
+			}
+		}
+	}
+	require.Equal(t, want, got)
+}
+
+// read returns all samples of a database, by labels and time, and their number.
+func read(t *testing.T, db *tsdb.DB) (map[string]map[int64]float64, int) {
+	t.Helper()
+	q, err := db.Querier(0, 1<<62)
+	require.NoError(t, err)
+	defer q.Close()
+	all, n := map[string]map[int64]float64{}, 0
+	set := q.Select(t.Context(), false, nil, labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, ""))
+	for set.Next() {
+		samples := map[int64]float64{}
+		it := set.At().Iterator(nil)
+		for it.Next() == chunkenc.ValFloat {
+			ts, v := it.At()
+			samples[ts] = v
+			n++
+		}
+		require.NoError(t, it.Err())
+		all[set.At().Labels().String()] = samples
+	}
+	require.NoError(t, set.Err())
+	return all, n
+}
+
+func TestSameOptionsWriteTheSameBytesAndAnotherSeedOthers(t *testing.T) {
+	segment := func(seed uint64) []byte {
+		o := options(filepath.Join(t.TempDir(), "data"))
+		o.Seed = seed
+		generate(t, o)
+		b, err := os.ReadFile(filepath.Join(o.Dir, "wal", "00000000"))
+		require.NoError(t, err)
+		return b
+	}
+	require.Equal(t, segment(4), segment(4))
+	require.NotEqual(t, segment(4), segment(5))
+}
+
+func TestLastPageEndsWhereTheLastRecordEndsAsAfterAKill(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "data"))
+	stats := generate(t, o)
+	info, err := os.Stat(filepath.Join(o.Dir, "wal", "00000000"))
+	require.NoError(t, err)
+	require.NotZero(t, info.Size()%(32<<10))
+	require.Equal(t, info.Size(), stats.Bytes)
+	require.DirExists(t, filepath.Join(o.Dir, "chunks_head"))
+	require.NoFileExists(t, filepath.Join(o.Dir, "lock"))
+}
+
+func TestSegmentsAreOfTheSizeAskedFor(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "data"))
+	o.SegmentSize = 64 << 10
+	stats := generate(t, o)
+	require.Greater(t, stats.Segments, 2)
+	for i := range stats.Segments - 1 {
+		info, err := os.Stat(wlog.SegmentName(filepath.Join(o.Dir, "wal"), i))
+		require.NoError(t, err)
+		require.LessOrEqual(t, info.Size(), int64(64<<10))
+	}
+	n := 0
+	records(t, o.Dir, func(*record.Decoder, []byte) { n++ })
+	require.Equal(t, stats.Records, n)
+}
+
+func TestRecordsHoldNoMoreSamplesThanAskedFor(t *testing.T) {
+	for _, size := range []int{0, 1, 7, 100} {
+		o := options(filepath.Join(t.TempDir(), "data"))
+		o.Scrapes, o.SamplesPerRecord = 2, size
+		stats := generate(t, o)
+		total, largest := 0, 0
+		records(t, o.Dir, func(dec *record.Decoder, rec []byte) {
+			if dec.Type(rec) != record.Samples {
+				return
+			}
+			samples, err := dec.Samples(rec, nil)
+			require.NoError(t, err)
+			total += len(samples)
+			largest = max(largest, len(samples))
+		})
+		require.Equal(t, stats.Samples, total)
+		if size == 0 {
+			require.Greater(t, largest, 300, "a target's scrape is one record")
+		} else {
+			require.Equal(t, size, largest)
+		}
+	}
+}
+
+func TestCompressionShrinksTheLog(t *testing.T) {
+	sizes := map[string]int64{}
+	for _, c := range []string{"none", "snappy", "zstd"} {
+		o := options(filepath.Join(t.TempDir(), "data"))
+		o.Compression = c
+		stats := generate(t, o)
+		sizes[c] = stats.Bytes
+		samples := 0
+		records(t, o.Dir, func(dec *record.Decoder, rec []byte) {
+			if dec.Type(rec) == record.Samples {
+				s, err := dec.Samples(rec, nil)
+				require.NoError(t, err)
+				samples += len(s)
+			}
+		})
+		require.Equal(t, stats.Samples, samples, c)
+	}
+	require.Less(t, sizes["snappy"], sizes["none"])
+	require.Less(t, sizes["zstd"], sizes["snappy"])
+}
+
+func TestOptionsOutOfRangeAreRefusedAndNothingIsWritten(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		edit func(*Options)
+		want string
+	}{
+		{"no series", func(o *Options) { o.Series = 0 }, "a cluster needs at least 1 series, got 0"},
+		{"no scrapes", func(o *Options) { o.Scrapes = 0 }, "scrapes must be 1 or more, got 0"},
+		{"no interval", func(o *Options) { o.ScrapeInterval = 0 }, "scrape interval must be 1ms or more, got 0s"},
+		{"negative record size", func(o *Options) { o.SamplesPerRecord = -1 }, "samples per record must be 0 or more, got -1"},
+		{"odd segment size", func(o *Options) { o.SegmentSize = 1000 }, "segment size must be a multiple of 32KiB, got 1000 bytes"},
+		{"unknown compression", func(o *Options) { o.Compression = "lz4" }, `compression must be one of [none snappy zstd], got "lz4"`},
+		{"negative churn", func(o *Options) { o.Churn = -1 }, "churn must be from 0 to 3600 per hour, got -1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := options(filepath.Join(t.TempDir(), "data"))
+			tc.edit(&o)
+			_, err := Generate(t.Context(), o)
+			require.EqualError(t, err, tc.want)
+			require.NoDirExists(t, o.Dir)
+		})
+	}
+}
+
+func TestDirectoryInUseIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o666))
+	_, err := Generate(t.Context(), options(dir))
+	require.ErrorIs(t, err, errNotEmpty)
+	require.ErrorContains(t, err, dir)
+	require.FileExists(t, filepath.Join(dir, "precious"))
+}
+
+func TestInterruptedGenerationLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	made := filepath.Join(t.TempDir(), "data")
+	_, err := Generate(ctx, options(made))
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoDirExists(t, made)
+
+	given := t.TempDir()
+	_, err = Generate(ctx, options(given))
+	require.True(t, errors.Is(err, context.Canceled))
+	entries, err := os.ReadDir(given)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

@@ -1,0 +1,33 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/config"
+)
+
+func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
+	check := app.Command("check", "Check files without serving.")
+	clause := check.Command("config", "Check policy files; exit 1 if one of them would be refused.")
+	files := clause.Arg("file", "Policy file, such as promguard.yml.").Required().Strings()
+	return []subcommand{{clause, func() error { return checkConfig(*files, stdout) }}}
+}
+
+func checkConfig(files []string, stdout io.Writer) error {
+	var errs []error
+	for _, path := range files {
+		if _, err := config.Load(path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		fmt.Fprintf(stdout, "%s: ok\n", path)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promguard/promguard/internal/config"
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// reloader loads the policy file and hands the policy on. A file that is refused
+// leaves the policy as it was.
+type reloader struct {
+	path   string
+	apply  func(*querylimit.Policy)
+	logger *slog.Logger
+
+	mu sync.Mutex // one load at a time
+
+	success, successTime, hash prometheus.Gauge
+}
+
+func newReloader(path string, reg prometheus.Registerer, logger *slog.Logger) *reloader {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
+	}
+	return &reloader{
+		path:        path,
+		logger:      logger,
+		success:     gauge("promguard_config_last_reload_successful", "1 if the last load of the policy file succeeded, else 0."),
+		successTime: gauge("promguard_config_last_reload_success_timestamp_seconds", "When a policy file was last loaded with success."),
+		hash:        gauge("promguard_config_hash", "First 48 bits of the SHA-256 of the policy file in force."),
+	}
+}
+
+// load reads the file and keeps the metrics about it.
+func (r *reloader) load() (*querylimit.Policy, error) {
+	c, err := config.Load(r.path)
+	if err != nil {
+		r.success.Set(0)
+		return nil, fmt.Errorf("--config.file: %w", err)
+	}
+	r.success.Set(1)
+	r.successTime.SetToCurrentTime()
+	r.hash.Set(c.HashNumber())
+	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
+	return c.Policy, nil
+}
+
+func (r *reloader) reload() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	policy, err := r.load()
+	if err != nil {
+		r.logger.Error("Policy not reloaded; the one before stays in force", "err", err)
+		return err
+	}
+	r.apply(policy)
+	r.logger.Info("Policy reloaded", "file", r.path)
+	return nil
+}
+
+// handle is POST /-/reload.
+func (r *reloader) handle(w http.ResponseWriter, _ *http.Request) {
+	if err := r.reload(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// addReloads reloads on each SIGHUP.
+func addReloads(g *run.Group, r *reloader, hup <-chan os.Signal) {
+	stop := make(chan struct{})
+	g.Add(func() error {
+		for {
+			select {
+			case <-hup:
+				_ = r.reload() // Logged and counted there.
+			case <-stop:
+				return nil
+			}
+		}
+	}, func(error) { close(stop) })
+}

@@ -1,0 +1,64 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/relabel"
+)
+
+// rulesCommands declares the subcommands that show the default drop rules. They
+// write to stdout and need neither a server nor a configuration.
+func rulesCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
+	rules := app.Command("rules", "Show the drop rules that the patched Prometheus applies to every scrape.")
+
+	printCmd := rules.Command("print", "Print a profile as configuration for a Prometheus without these rules built in.")
+	printProfile := profileFlag(printCmd)
+	format := printCmd.Flag("format", "Form of the output, one of "+strings.Join(relabel.Formats(), ", ")+".").
+		Default(relabel.FormatMetricRelabelConfigs).String()
+
+	listCmd := rules.Command("list", "List a profile's rules: id, class, scope, reason.")
+	listProfile := profileFlag(listCmd)
+
+	return []subcommand{
+		{clause: printCmd, run: func() error {
+			p, err := relabel.ProfileByName(*printProfile)
+			if err != nil {
+				return err
+			}
+			return relabel.Render(stdout, p, *format)
+		}},
+		{clause: listCmd, run: func() error {
+			p, err := relabel.ProfileByName(*listProfile)
+			if err != nil {
+				return err
+			}
+			return listRules(stdout, p)
+		}},
+	}
+}
+
+func profileFlag(cmd *kingpin.CmdClause) *string {
+	return cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
+		Default(relabel.ProfileMinimal).String()
+}
+
+func listRules(w io.Writer, p relabel.Profile) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "ID\tCLASS\tSCOPE\tREASON")
+	for _, r := range p.Rules {
+		scope := "every job"
+		if n := len(r.Jobs); n > 0 {
+			scope = fmt.Sprintf("%d jobs", n)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", r.ID, r.Class, scope, r.Reason)
+	}
+	return tw.Flush()
+}

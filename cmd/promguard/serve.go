@@ -1,0 +1,209 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+	"go.uber.org/automaxprocs/maxprocs"
+
+	"github.com/promguard/promguard/internal/proxy"
+)
+
+// Times of the HTTP servers. A request as a whole has the deadline of its class;
+// these bound what comes before and between requests.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+)
+
+type serveFlags struct {
+	upstream         string
+	upstreamWait     time.Duration
+	listenAddress    string
+	telemetryAddress string
+	webConfig        string
+	config           string
+	shutdownTimeout  time.Duration
+}
+
+func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcommand {
+	var f serveFlags
+	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
+	c.Flag("upstream.url", "Root URL of the server behind, without /api/v1, such as http://127.0.0.1:9090 or http://mimir/prometheus.").Required().StringVar(&f.upstream)
+	c.Flag("upstream.wait", "How long to wait at the start for the server behind to answer; 0s tries once.").Default("0s").DurationVar(&f.upstreamWait)
+	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
+	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
+	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
+	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
+	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
+	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
+}
+
+// serve checks everything that can be wrong before it logs a line, so that a
+// failed start is the one line that main prints.
+func serve(f serveFlags, logger *slog.Logger) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // Before the first load: a SIGHUP that early must not end the process.
+	defer signal.Stop(hup)
+
+	upstream, err := proxy.ParseUpstream(f.upstream)
+	if err != nil {
+		return err
+	}
+	if err := web.Validate(f.webConfig); err != nil {
+		return fmt.Errorf("--web.config.file: %w", err)
+	}
+	reg := newRegistry()
+	r := newReloader(f.config, reg, logger)
+	policy, err := r.load()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", f.listenAddress)
+	if err != nil {
+		return fmt.Errorf("--web.listen-address: %w", err)
+	}
+	defer listener.Close()
+	telemetry, err := net.Listen("tcp", f.telemetryAddress)
+	if err != nil {
+		return fmt.Errorf("--web.telemetry-address: %w", err)
+	}
+	defer telemetry.Close()
+
+	p := proxy.New(proxy.Options{Upstream: upstream, Policy: policy, Registerer: reg, Logger: logger})
+	r.apply = p.SetPolicy
+	if err := waitUpstream(p, f.upstreamWait); err != nil {
+		return err
+	}
+	if _, err := maxprocs.Set(); err != nil {
+		logger.Warn("GOMAXPROCS not set from the CPU quota", "err", err)
+	}
+	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", upstream.Redacted())
+
+	var g run.Group
+	g.Add(run.SignalHandler(context.Background(), os.Interrupt, syscall.SIGTERM))
+	addReloads(&g, r, hup)
+	addProbes(&g, p)
+	addServer(&g, f, p, listener, logger)
+	addTelemetry(&g, p, r, reg, telemetry, logger)
+	err = g.Run()
+	if errors.Is(err, run.ErrSignal) {
+		logger.Info("Stopped", "reason", err)
+		return nil
+	}
+	return err
+}
+
+func waitUpstream(p *proxy.Proxy, wait time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := p.WaitUpstream(ctx, wait); err != nil {
+		return fmt.Errorf("--upstream.url: %w (start it first, or give it time with --upstream.wait)", err)
+	}
+	return nil
+}
+
+func newRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		versioncollector.NewCollector("promguard"),
+	)
+	return reg
+}
+
+func addProbes(g *run.Group, p *proxy.Proxy) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.Add(func() error {
+		p.RunProbes(ctx)
+		return nil
+	}, func(error) { cancel() })
+}
+
+func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, l net.Listener, logger *slog.Logger) {
+	srv := newServer(apiHandler(p), logger)
+	g.Add(func() error {
+		return web.ServeMultiple([]net.Listener{l}, srv, &web.FlagConfig{WebConfigFile: &f.webConfig}, logger)
+	}, func(error) {
+		p.Stop()
+		ctx, cancel := context.WithTimeout(context.Background(), f.shutdownTimeout)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			logger.Warn("Requests were still in flight at the end of --web.shutdown-timeout; closing their connections", "err", err)
+			srv.Close()
+		}
+	})
+}
+
+// addTelemetry comes after addServer: actors are stopped in the order in which
+// they were added, and metrics shall be there while requests are finished.
+func addTelemetry(g *run.Group, p *proxy.Proxy, r *reloader, reg *prometheus.Registry, l net.Listener, logger *slog.Logger) {
+	srv := newServer(telemetryHandler(p, r, reg), logger)
+	g.Add(func() error {
+		logger.Info("Serving telemetry", "address", l.Addr().String())
+		return srv.Serve(l)
+	}, func(error) { srv.Close() })
+}
+
+func newServer(h http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// apiHandler is no http.ServeMux, which would clean paths and redirect.
+func apiHandler(p *proxy.Proxy) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			switch r.URL.Path {
+			case "/-/healthy":
+				proxy.HandleHealthy(w, r)
+				return
+			case "/-/ready":
+				p.HandleReady(w, r)
+				return
+			}
+		}
+		p.ServeHTTP(w, r)
+	})
+}
+
+func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg})))
+	mux.HandleFunc("GET /-/healthy", proxy.HandleHealthy)
+	mux.HandleFunc("GET /-/ready", p.HandleReady)
+	mux.HandleFunc("POST /-/reload", r.handle)
+	mux.HandleFunc("PUT /-/reload", r.handle)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}

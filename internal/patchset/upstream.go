@@ -1,0 +1,171 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package patchset keeps a series of patches over one pinned Go module.
+//
+// A patch set is a directory with an UPSTREAM file (what is patched), a
+// series file (which patches, in which order), the patches, and an overlay of
+// new Go files. Apply turns the module's source into a git repository with one
+// commit for upstream, one for the new files and one for each patch; Export
+// writes that repository back into the directory; Verify proves that the two
+// are the same thing.
+//
+// The package knows nothing about Prometheus. It runs the go and git commands
+// and needs nothing else.
+package patchset
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Names inside a patch set's directory.
+const (
+	upstreamFile = "UPSTREAM"
+	seriesFile   = "series"
+	overlayDir   = "overlay"
+)
+
+// Upstream says what is patched and how the result is called.
+type Upstream struct {
+	Module  string // Go module path.
+	Version string // Module version, such as v0.315.0.
+	Tag     string // Upstream's release tag, such as v3.15.0.
+	Go      string // Oldest Go release that builds it.
+	Release string // What is appended to the version, such as promguard.1.
+	// Copy lists directories of this repository that are copied into the tree
+	// at the same relative path.
+	Copy []string
+	// Build lists the packages of the tree that are built, such as ./cmd/prometheus.
+	Build []string
+}
+
+// ProductVersion is upstream's version with the release as build metadata:
+// 3.15.0+promguard.1.
+func (u Upstream) ProductVersion() string {
+	return strings.TrimPrefix(u.Tag, "v") + "+" + u.Release
+}
+
+// Set is a patch set as it stands on disk.
+type Set struct {
+	Root     string // Root of the repository that owns the patch set.
+	Dir      string // Directory of the patch set.
+	Upstream Upstream
+	Patches  []Patch // In the order of the series file.
+}
+
+// Load reads the patch set in dir, which belongs to the repository at root.
+// The series file and the patches on disk must name the same files.
+func Load(root, dir string) (*Set, error) {
+	u, err := loadUpstream(filepath.Join(dir, upstreamFile))
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{Root: root, Dir: dir, Upstream: u}
+	names, err := loadSeries(filepath.Join(dir, seriesFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("%s names a patch that cannot be read: %w", seriesFile, err)
+		}
+		p, err := ParsePatch(name, string(text))
+		if err != nil {
+			return nil, err
+		}
+		s.Patches = append(s.Patches, p)
+	}
+	return s, s.checkNoStrayPatch(names)
+}
+
+func (s *Set) checkNoStrayPatch(names []string) error {
+	found, err := filepath.Glob(filepath.Join(s.Dir, "*.patch"))
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if !slices.Contains(names, filepath.Base(f)) {
+			return fmt.Errorf("%s is not named in %s: add it there or remove it", filepath.Base(f), filepath.Join(s.Dir, seriesFile))
+		}
+	}
+	return nil
+}
+
+// overlay is the directory of new files.
+func (s *Set) overlay() string { return filepath.Join(s.Dir, overlayDir) }
+
+// lines returns the lines of a file that are neither empty nor a comment.
+func lines(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []string
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
+		line := strings.TrimSpace(sc.Text())
+		if line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out, sc.Err()
+}
+
+func loadSeries(path string) ([]string, error) {
+	names, err := lines(path)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[n] {
+			return nil, fmt.Errorf("%s: %s is named twice", path, n)
+		}
+		if n != filepath.Base(n) || !strings.HasSuffix(n, ".patch") {
+			return nil, fmt.Errorf("%s: %q is not the name of a .patch file in the same directory", path, n)
+		}
+		seen[n] = true
+	}
+	return names, nil
+}
+
+func loadUpstream(path string) (Upstream, error) {
+	ls, err := lines(path)
+	if err != nil {
+		return Upstream{}, err
+	}
+	var u Upstream
+	single := map[string]*string{
+		"module": &u.Module, "version": &u.Version, "tag": &u.Tag, "go": &u.Go, "release": &u.Release,
+	}
+	for _, line := range ls {
+		key, value, _ := strings.Cut(line, " ")
+		value = strings.TrimSpace(value)
+		switch field, ok := single[key]; {
+		case ok && *field != "":
+			return u, fmt.Errorf("%s: %s is given twice", path, key)
+		case ok:
+			*field = value
+		case key == "copy":
+			u.Copy = append(u.Copy, strings.Fields(value)...)
+		case key == "build":
+			u.Build = append(u.Build, strings.Fields(value)...)
+		default:
+			return u, fmt.Errorf("%s: unknown key %q: allowed are module, version, tag, go, release, copy, build", path, key)
+		}
+	}
+	for key, field := range single {
+		if *field == "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s is missing", path, key))
+		}
+	}
+	return u, err
+}

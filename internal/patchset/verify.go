@@ -1,0 +1,120 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package patchset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Verify proves that the patch set is whole: every message is complete, the
+// patches apply to source, and exporting the result gives the very same files.
+// It works in a directory of its own and changes nothing.
+func (s *Set) Verify(ctx context.Context, source string) error {
+	var errs []error
+	for _, p := range s.Patches {
+		errs = append(errs, p.Check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "patchset-verify-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+
+	copied, err := s.copyTo(filepath.Join(scratch, "repository"))
+	if err != nil {
+		return err
+	}
+	tree := Tree{Dir: filepath.Join(scratch, "tree")}
+	if _, err := copied.Apply(ctx, source, tree, false); err != nil {
+		return err
+	}
+	drift, err := copied.Export(ctx, tree)
+	if err != nil {
+		return err
+	}
+	if len(drift) > 0 {
+		return fmt.Errorf("applying and exporting again changes %s: run make patches-export and commit the result", strings.Join(drift, ", "))
+	}
+	return nil
+}
+
+// copyTo copies everything that belongs to the set into a repository at root.
+func (s *Set) copyTo(root string) (*Set, error) {
+	dir := filepath.Join(root, "patches")
+	if err := copyDir(s.Dir, dir); err != nil {
+		return nil, err
+	}
+	for _, c := range s.Upstream.Copy {
+		if err := copyDir(filepath.Join(s.Root, c), filepath.Join(root, c)); err != nil {
+			return nil, err
+		}
+	}
+	return Load(root, dir)
+}
+
+// Test runs the tests that the patches name, in the tree, in the order of the
+// series and each command once.
+func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
+	ran := map[string]bool{}
+	for _, p := range s.Patches {
+		for _, command := range p.Tests() {
+			if ran[command] {
+				continue
+			}
+			ran[command] = true
+			fmt.Fprintf(stdout, "# %s: %s\n", p.Name, command)
+			if err := tree.goCommand(ctx, stdout, "sh", "-c", command); err != nil {
+				return fmt.Errorf("%s: %s: %w", p.Name, command, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Build compiles the packages that UPSTREAM names into the directory out and
+// stamps the product's version on them. The same tree gives the same bytes:
+// nothing of the machine, the time or the directory goes in.
+func (s *Set) Build(ctx context.Context, tree Tree, out, tags string, stdout io.Writer) error {
+	revision, err := tree.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	const stamp = "-X github.com/prometheus/common/version."
+	ldflags := strings.Join([]string{
+		stamp + "Version=" + s.Upstream.ProductVersion(),
+		stamp + "Revision=" + revision,
+		stamp + "Branch=" + s.Upstream.Tag,
+		stamp + "BuildUser=promguard",
+	}, " ")
+	out, err = filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	args := []string{"build", "-tags", tags, "-ldflags", ldflags, "-o", out + string(filepath.Separator)}
+	return tree.goCommand(ctx, stdout, "go", append(args, s.Upstream.Build...)...)
+}
+
+// goCommand runs a command in the tree as upstream's release builds do: without
+// cgo and outside of any workspace.
+func (t Tree) goCommand(ctx context.Context, stdout io.Writer, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = t.Dir
+	// The same flags for builds and tests let them share the compiler's cache.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
+	return cmd.Run()
+}

@@ -1,0 +1,85 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// The error types of Prometheus's API that the guard uses; clients decode them.
+const (
+	typeBadData     = "bad_data"
+	typeExecution   = "execution"
+	typeTimeout     = "timeout"
+	typeUnavailable = "unavailable"
+	typeNotFound    = "not_found"
+)
+
+// retryAfterSeconds is what a client is told to wait when the upstream server
+// is away; about the time between two probes of it.
+const retryAfterSeconds = 5
+
+// apiError is an answer that the guard gives itself.
+type apiError struct {
+	code   int    // HTTP status
+	typ    string // errorType of the envelope
+	reason string // label of promguard_rejected_total; "" where another counter has it
+	err    error
+}
+
+func (e *apiError) Error() string { return e.err.Error() }
+func (e *apiError) Unwrap() error { return e.err }
+
+func badData(err error) error {
+	return &apiError{http.StatusBadRequest, typeBadData, "bad_data", err}
+}
+
+func unsupportedMedia(err error) error {
+	return &apiError{http.StatusUnsupportedMediaType, typeBadData, "unsupported_media_type", err}
+}
+
+// asAPIError returns how err is told to a client. A policy's refusal is 422 with
+// the error type that Prometheus gives a query it cannot run: Grafana reads the
+// bodies of 400, 422 and 503 only, and repeats a POST as a GET after a 400.
+func asAPIError(err error) *apiError {
+	var ae *apiError
+	if errors.As(err, &ae) {
+		return ae
+	}
+	var refusal *querylimit.Refusal
+	if errors.As(err, &refusal) {
+		return &apiError{http.StatusUnprocessableEntity, typeExecution, refusal.Limit, err}
+	}
+	return &apiError{http.StatusInternalServerError, "internal", "internal", err}
+}
+
+// envelope is Prometheus's answer without data: a data key, even null, makes
+// Grafana hide the message.
+type envelope struct {
+	Status    string `json:"status"`
+	ErrorType string `json:"errorType"`
+	Error     string `json:"error"`
+}
+
+func writeError(w http.ResponseWriter, e *apiError) {
+	body, err := json.Marshal(envelope{"error", e.typ, e.Error()})
+	if err != nil { // Strings always marshal.
+		panic(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	if e.typ == typeUnavailable {
+		h.Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	}
+	w.WriteHeader(e.code)
+	// An error here means that the client is gone; there is nobody to tell.
+	_, _ = w.Write(body)
+}

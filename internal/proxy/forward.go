@@ -1,0 +1,204 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// NewTransport returns a transport for one upstream server and many clients. It
+// uses no proxy from the environment, and leaves compression to the two ends.
+func NewTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   5 * time.Second,
+		MaxIdleConns:          0, // no bound but the one for the only host
+		MaxIdleConnsPerHost:   100,
+		IdleConnTimeout:       90 * time.Second, // shorter than Prometheus's own
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true,
+	}
+}
+
+func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:        p.rewrite,
+		Transport:      p.transport,
+		ModifyResponse: p.modifyResponse,
+		ErrorHandler:   p.handleError,
+		BufferPool:     &bufferPool{},
+		ErrorLog:       slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// forward sends the request upstream within its deadline and streams the answer
+// back. If that breaks after the headers, it aborts the connection, since an
+// answer that merely ended early would look complete.
+func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
+	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+	if x.deadline > 0 {
+		ctx, cancel = context.WithTimeout(ctx, x.deadline)
+	}
+	defer cancel()
+	x.Context = ctx
+
+	defer func() {
+		if v := recover(); v != nil {
+			if v == http.ErrAbortHandler { //nolint:errorlint // A panic's value is compared as net/http does.
+				p.countAborted(rw, x)
+			}
+			panic(v)
+		}
+	}()
+	p.reverse.ServeHTTP(rw, r.WithContext(x))
+}
+
+// rewrite makes the outgoing request from what was understood of the client's.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	q := exchangeOf(pr.In.Context()).request
+	out := pr.Out
+	decoded, escaped := q.path()
+	out.URL = &url.URL{Scheme: p.upstream.Scheme, Host: p.upstream.Host, Path: p.basePath + decoded}
+	if escaped != "" {
+		out.URL.RawPath = strings.TrimSuffix(p.upstream.EscapedPath(), "/") + escaped
+	}
+	out.Host = ""
+	out.Trailer, out.TransferEncoding = nil, nil
+	for _, name := range droppedHeaders {
+		out.Header.Del(name)
+	}
+	params := q.encode()
+	if q.method == http.MethodPost {
+		out.Header.Set("Content-Type", formType)
+		out.ContentLength = int64(len(params))
+		out.Body = io.NopCloser(strings.NewReader(params))
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(params)), nil }
+	} else {
+		out.URL.RawQuery = params
+		out.ContentLength = 0
+		out.Body, out.GetBody = once{}, nil
+	}
+	if len(exchangeOf(pr.In.Context()).warnings) > 0 {
+		out.Header.Set("Accept-Encoding", "identity") // The warning goes into plain JSON.
+	}
+	pr.SetXForwarded()
+}
+
+// droppedHeaders describe the client's message rather than the outgoing one, ask
+// for another protocol or method, carry a token that is not for the server, or
+// let the transport send a query twice.
+var droppedHeaders = []string{
+	"Content-Encoding", "Content-Type", "Connection", "Expect", "Http2-Settings", "Upgrade",
+	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
+	"Idempotency-Key", "X-Idempotency-Key", "X-Grafana-Id",
+}
+
+// once is an empty body that cannot be rewound. With it, the transport does not
+// send a GET again when the server dies under it: a query that killed the server
+// would kill it again as soon as it is back.
+type once struct{}
+
+func (once) Read([]byte) (int, error) { return 0, io.EOF }
+func (once) Close() error             { return nil }
+
+var errRedirect = errors.New("redirect")
+
+// modifyResponse looks at the headers of an answer before they are passed on.
+func (p *Proxy) modifyResponse(res *http.Response) error {
+	switch res.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		// The client would follow it around the guard, with its credentials.
+		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
+	}
+	x := exchangeOf(res.Request.Context())
+	if len(x.warnings) > 0 && !injectWarnings(res, x.warnings) {
+		p.metrics.lostWarnings.Inc()
+	}
+	return nil
+}
+
+// handleError answers a request to which no answer was passed on.
+func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r.Context())
+	e := x.request.endpoint
+	switch {
+	case x.client.Err() != nil:
+		// Nobody is there. Abort, so that this is never taken for an answer.
+		w.(*responseWriter).code = statusClientGone
+		panic(http.ErrAbortHandler)
+	case errors.Is(x.Err(), context.DeadlineExceeded):
+		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
+		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
+		refusal := x.policy.RefuseDeadline(e.class, e.path, x.deadline)
+		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
+	case errors.Is(err, errRedirect):
+		p.upstreamError(w, reasonRedirect, err, errors.New(
+			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))
+	default:
+		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
+			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))
+	}
+}
+
+func (p *Proxy) upstreamError(w http.ResponseWriter, reason string, cause, told error) {
+	p.metrics.upstream.WithLabelValues(reason).Inc()
+	p.logger.Debug("Upstream server gave no answer", "reason", reason, "err", cause)
+	p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, err: told})
+}
+
+// publicCause leaves addresses out of an error that a client gets to see.
+func publicCause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it closed the connection"
+	}
+	return "no valid HTTP"
+}
+
+// countAborted finds out why an answer ended before its end.
+func (p *Proxy) countAborted(rw *responseWriter, x *exchange) {
+	switch {
+	case x.client.Err() != nil || rw.writeErr != nil:
+		p.metrics.clientGone.WithLabelValues(x.request.endpoint.class.String()).Inc()
+	case errors.Is(x.Err(), context.DeadlineExceeded):
+		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
+		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
+	default:
+		p.metrics.upstream.WithLabelValues(reasonTruncated).Inc()
+	}
+}
+
+// bufferPool holds the buffers through which answers are copied.
+type bufferPool struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+// Get implements httputil.BufferPool.
+func (b *bufferPool) Get() []byte {
+	if buf, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buf[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *bufferPool) Put(buf []byte) { b.pool.Put((*[bufferSize]byte)(buf)) }

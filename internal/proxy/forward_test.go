@@ -1,0 +1,406 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/promslog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestDeadlineOfTheClassOrOfTheRequestIsAnsweredWith503(t *testing.T) {
+	for _, tc := range []struct {
+		target string
+		after  time.Duration
+		told   string
+	}{
+		{"/api/v1/query?query=up", 2 * time.Minute, "limits.deadline.query"},
+		{"/api/v1/labels", 30 * time.Second, "limits.deadline.metadata"},
+		{"/api/v1/rules", 30 * time.Second, "limits.deadline.status"},
+		{"/api/v1/query?query=up&timeout=5", 5 * time.Second, "own timeout"},
+		{"/api/v1/series?match[]=up&timeout=1h", 30 * time.Second, "limits.deadline.metadata"},
+	} {
+		t.Run(tc.target, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				upstream, err := ParseUpstream("http://upstream.invalid")
+				require.NoError(t, err)
+				p := New(Options{
+					Upstream: upstream, Policy: newPolicy(t, nil), Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
+					Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}),
+				})
+				// A Done channel, as every request of a server has.
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				rec, start := httptest.NewRecorder(), time.Now()
+				p.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.target, nil).WithContext(ctx))
+				require.Equal(t, tc.after, time.Since(start))
+				require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+				requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeTimeout, "limit deadline", tc.after.String(), tc.told)
+				require.Empty(t, rec.Header().Get("Retry-After"), "the same again would take as long again")
+			})
+		})
+	}
+}
+
+func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"status":"success","data":`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Deadlines[querylimit.ClassMetadata] = 50 * time.Millisecond })
+	res, err := g.Client().Get(g.URL + "/api/v1/labels")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	_, err = io.ReadAll(res.Body)
+	require.Error(t, err, "a short answer must not look like a whole one")
+	require.Eventually(t, func() bool {
+		return g.value(t, "promguard_upstream_errors_total", reasonDeadline) == 1 &&
+			g.value(t, "promguard_requests_in_flight", "metadata") == 0
+	}, time.Second, time.Millisecond)
+}
+
+func TestAnswerThatBreaksBehindIsBrokenInFront(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, "{")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	g := newGuard(t, upstream.URL, nil)
+	res, err := g.Client().Get(g.URL + "/api/v1/labels")
+	if err == nil { // Whether the headers were out already is a matter of buffers.
+		_, err = io.ReadAll(res.Body)
+		res.Body.Close()
+	}
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", reasonTruncated) == 1 }, time.Second, time.Millisecond)
+}
+
+func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, headersSent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s headers sent %t", method, headersSent), func(t *testing.T) {
+				started, stopped := make(chan struct{}), make(chan time.Time, 1)
+				upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+					_ = r.ParseForm()
+					if headersSent {
+						io.WriteString(w, "{")
+						w.(http.Flusher).Flush()
+					}
+					close(started)
+					<-r.Context().Done()
+					stopped <- time.Now()
+				})
+				g := newGuard(t, upstream.URL, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				req := newRequest(t, method, g.URL, "query", "query=up").WithContext(ctx)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if res, err := g.Client().Do(req); err == nil {
+						_, _ = io.Copy(io.Discard, res.Body)
+						res.Body.Close()
+					}
+				}()
+				<-started
+				left := time.Now()
+				cancel()
+				select {
+				case at := <-stopped:
+					require.Less(t, at.Sub(left), 100*time.Millisecond)
+				case <-time.After(5 * time.Second):
+					t.Fatal("the server behind goes on working for nobody")
+				}
+				<-done
+				require.Eventually(t, func() bool { return g.value(t, "promguard_client_gone_total", "query") == 1 }, time.Second, time.Millisecond)
+				if !headersSent {
+					require.Equal(t, 1.0, g.value(t, "promguard_requests_total", "query", "499"))
+				}
+				require.Zero(t, g.value(t, "promguard_upstream_errors_total", reasonUnreachable), "the server behind is not to blame")
+			})
+		}
+	}
+}
+
+func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
+	gone := make(chan struct{})
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		defer close(gone)
+		chunk := make([]byte, 64<<10)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.StallTimeout = 100 * time.Millisecond })
+	conn, err := net.Dial("tcp", g.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, rawGet("/api/v1/labels"))
+	require.NoError(t, err)
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a client that does not read holds the request")
+	}
+}
+
+func TestSlowBodyIsCutOff(t *testing.T) {
+	upstream := newUpstream(t, func(http.ResponseWriter, *http.Request) { t.Error("reached the server behind") })
+	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
+	a := raw(t, g, "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: "+formType+"\r\nContent-Length: 10\r\n\r\nq")
+	require.Equal(t, http.StatusBadRequest, a.code)
+	requireEnvelope(t, a, typeBadData, "reading the body")
+}
+
+// endless is a body of n bytes that costs no memory.
+type endless struct{ n int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n == 0 {
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), e.n)
+	e.n -= n
+	return int(n), nil
+}
+
+func TestLargeAnswerIsStreamedInConstantMemory(t *testing.T) {
+	const size, allowed = 256 << 20, 8 << 20
+	for name, contentLength := range map[string]bool{"with length": true, "chunked": false} {
+		t.Run(name, func(t *testing.T) {
+			upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				if contentLength {
+					w.Header().Set("Content-Length", fmt.Sprint(size))
+				}
+				_, _ = io.CopyBuffer(struct{ io.Writer }{w}, &endless{size}, make([]byte, 32<<10))
+			})
+			g := newGuard(t, upstream.URL, nil)
+			res, err := g.Client().Get(g.URL + "/api/v1/labels")
+			require.NoError(t, err)
+			defer res.Body.Close()
+			var before, now runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			var got int64
+			buf := make([]byte, 1<<20)
+			for err = nil; err == nil; {
+				var n int
+				n, err = io.ReadFull(res.Body, buf)
+				got += int64(n)
+				if got%(64<<20) == 0 {
+					runtime.GC()
+					runtime.ReadMemStats(&now)
+					require.Less(t, int64(now.HeapAlloc)-int64(before.HeapAlloc), int64(allowed))
+				}
+			}
+			require.ErrorIs(t, err, io.EOF)
+			require.EqualValues(t, size, got)
+		})
+	}
+}
+
+func TestUnreachableServerIs503WithRetryAfterAndNoAddress(t *testing.T) {
+	upstream := newUpstream(t, nil)
+	upstream.Close()
+	g := newGuard(t, upstream.URL, nil)
+	a := g.get(t, "/api/v1/query?query=up")
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	require.Equal(t, "5", a.header.Get("Retry-After"))
+	requireEnvelope(t, a, typeUnavailable, "connection refused")
+	require.NotContains(t, a.body, "127.0.0.1")
+	require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnreachable))
+}
+
+func TestServerThatSpeaksNoHTTPIs503(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(conn, "hello\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	g := newGuard(t, "http://"+l.Addr().String(), nil)
+	a := g.get(t, "/api/v1/labels")
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	requireEnvelope(t, a, typeUnavailable, "did not answer")
+}
+
+func TestRedirectIsNeitherFollowedNorPassedOn(t *testing.T) {
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			require.Equal(t, "/api/v1/labels", r.URL.Path)
+			http.Redirect(w, r, "http://inside.invalid/secret", code)
+		})
+		g := newGuard(t, upstream.URL, nil)
+		a := g.get(t, "/api/v1/labels")
+		require.Equal(t, http.StatusServiceUnavailable, a.code)
+		require.Empty(t, a.header.Get("Location"))
+		require.NotContains(t, a.body, "inside.invalid")
+		requireEnvelope(t, a, typeUnavailable, "redirect", "--upstream.url")
+		require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonRedirect))
+	}
+}
+
+// A query that killed the server would kill it again.
+func TestQueryIsNotSentTwiceWhenTheServerDies(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		t.Run(method, func(t *testing.T) {
+			var calls atomic.Int32
+			upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm()
+				if r.FormValue("query") == "up" { // Makes a connection that is used again.
+					io.WriteString(w, "{}")
+					return
+				}
+				calls.Add(1)
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					conn.Close()
+				}
+			})
+			g := newGuard(t, upstream.URL, nil)
+			require.Equal(t, 200, do(t, g.Client(), newRequest(t, method, g.URL, "query", "query=up")).code)
+			a := do(t, g.Client(), newRequest(t, method, g.URL, "query", "query=heavy"))
+			require.Equal(t, http.StatusServiceUnavailable, a.code)
+			require.EqualValues(t, 1, calls.Load())
+		})
+	}
+}
+
+func TestAnswersOfTheServerPassAsTheyAre(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Custom", "kept")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "dropped")
+		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
+	})
+	g := newGuard(t, upstream.URL, nil)
+	a := g.get(t, "/api/v1/labels")
+	require.Equal(t, answer{503, a.header, "Service Unavailable\n"}, a)
+	require.Equal(t, "kept", a.header.Get("X-Custom"))
+	require.Empty(t, a.header.Get("X-Hop"))
+}
+
+func TestPolicyIsReplacedForRequestsThatComeAfter(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	g := newGuard(t, upstream.URL, nil)
+	const bad = "/api/v1/query?query=%7Ble!%3D%22%22%7D"
+	require.Equal(t, 422, g.get(t, bad).code)
+	g.proxy.SetPolicy(newPolicy(t, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeObserve }))
+	require.Equal(t, 200, g.get(t, bad).code)
+	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "selectivity", "observe"))
+	require.Equal(t, 1.0, g.value(t, "promguard_rejected_total", "selectivity"))
+}
+
+func TestMetricsAreThereBeforeTheFirstRequest(t *testing.T) {
+	upstream := newUpstream(t, nil)
+	g := newGuard(t, upstream.URL, nil)
+	for _, c := range querylimit.Classes() {
+		require.Zero(t, g.value(t, "promguard_requests_total", c.String(), "200"))
+		require.Zero(t, g.value(t, "promguard_requests_in_flight", c.String()))
+		require.Zero(t, g.value(t, "promguard_client_gone_total", c.String()))
+	}
+	for _, l := range querylimit.Limits() {
+		require.Zero(t, g.value(t, "promguard_limit_exceeded_total", l, "enforce"))
+	}
+	require.Zero(t, g.value(t, "promguard_upstream_errors_total", reasonTruncated))
+}
+
+func TestUpstreamURLThatCannotWorkIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              "scheme must be http or https",
+		"127.0.0.1:9090":                "upstream URL",
+		"ftp://x":                       "scheme must be http or https",
+		"http://":                       "has no host",
+		"http://:9090":                  "has no host",
+		"http://user:secret@x":          "must not hold a user",
+		"http://x/?a=b":                 "must end with its path",
+		"http://x/#a":                   "must end with its path",
+		"http://x/prometheus/api/v1/":   "must not include /api/v1",
+		"http://x:port":                 "invalid port",
+		"http://[::1":                   "upstream URL",
+		"http://x/%zz":                  "invalid URL escape",
+		"http://prometheus\x00.invalid": "invalid control character",
+	} {
+		_, err := ParseUpstream(text)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
+	var broken atomic.Bool
+	upstream, err := url.Parse("http://upstream.invalid")
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options{
+			Upstream: upstream, Policy: newPolicy(t, nil), Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
+			Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				if broken.Load() {
+					return nil, errors.New("refused")
+				}
+				return &http.Response{StatusCode: 401, Body: io.NopCloser(strings.NewReader("who are you"))}, nil
+			}),
+		})
+		require.ErrorContains(t, p.Ready(), "not answered yet")
+		broken.Store(true)
+		require.ErrorContains(t, p.WaitUpstream(t.Context(), 12*time.Second), "refused")
+		broken.Store(false)
+		require.NoError(t, p.WaitUpstream(t.Context(), 0), "any status will do")
+		require.NoError(t, p.Ready())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.RunProbes(ctx)
+		time.Sleep(time.Minute)
+		require.NoError(t, p.Ready())
+		broken.Store(true)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, p.Ready(), "one failed probe is no outage")
+		time.Sleep(20 * time.Second)
+		require.ErrorContains(t, p.Ready(), "has not answered for")
+		broken.Store(false)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, p.Ready())
+		p.Stop()
+		require.ErrorContains(t, p.Ready(), "shutting down")
+	})
+}

@@ -1,0 +1,117 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// classUnknown is the class of requests to what is no open endpoint.
+const classUnknown = "unknown"
+
+// statusClientGone is the code under which a request is counted whose client
+// left before there was an answer; nginx introduced it, Prometheus uses it.
+const statusClientGone = 499
+
+// Reasons of promguard_upstream_errors_total.
+const (
+	reasonUnreachable = "unreachable" // no answer, or not HTTP
+	reasonDeadline    = "deadline"    // the deadline passed, before or after the headers
+	reasonRedirect    = "redirect"    // a redirect, which is not passed on
+	reasonTruncated   = "truncated"   // the connection broke inside the body
+)
+
+type metrics struct {
+	requests      *prometheus.CounterVec
+	duration      *prometheus.HistogramVec
+	inFlight      *prometheus.GaugeVec
+	rejected      *prometheus.CounterVec
+	exceeded      *prometheus.CounterVec
+	upstream      *prometheus.CounterVec
+	clientGone    *prometheus.CounterVec
+	lostWarnings  prometheus.Counter
+	upstreamUp    prometheus.Gauge
+	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		requests: counter("promguard_requests_total", "Requests answered, by endpoint class and status code; 499 if the client left before.", "class", "code"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:                           "promguard_request_duration_seconds",
+			Help:                           "Time from the request's headers to the end of its answer, by endpoint class.",
+			Buckets:                        []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+			NativeHistogramBucketFactor:    1.1,
+			NativeHistogramMaxBucketNumber: 100,
+			// A reset is not needed more often: classes are few.
+			NativeHistogramMinResetDuration: time.Hour,
+		}, []string{"class"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "promguard_requests_in_flight", Help: "Requests being handled, by endpoint class.",
+		}, []string{"class"}),
+		rejected:   counter("promguard_rejected_total", "Requests refused by the guard, by reason: a limit, or what was wrong with the request.", "reason"),
+		exceeded:   counter("promguard_limit_exceeded_total", "Requests that exceeded a limit, by limit and by the mode that it was in.", "limit", "mode"),
+		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
+		clientGone: counter("promguard_client_gone_total", "Requests whose client left before the end of the answer, by endpoint class.", "class"),
+		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "promguard_warnings_lost_total", Help: "Answers that a limit in mode warn could not add its warning to, because they were not plain JSON.",
+		}),
+		upstreamUp: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "promguard_upstream_up", Help: "1 if the last probe of the upstream server got an answer over HTTP, else 0.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.upstream, m.clientGone, m.lostWarnings, m.upstreamUp)
+	m.precreate()
+	return m
+}
+
+// precreate makes every label value visible as zero: a rate over a counter that
+// appears with its first event misses that event.
+func (m *metrics) precreate() {
+	m.requestsReady = map[string]map[int]prometheus.Counter{}
+	classes := []string{classUnknown}
+	for _, c := range querylimit.Classes() {
+		classes = append(classes, c.String())
+	}
+	for _, class := range classes {
+		m.requestsReady[class] = map[int]prometheus.Counter{}
+		for _, code := range []int{200, 400, 404, 405, 415, 422, statusClientGone, 500, 503} {
+			m.requestsReady[class][code] = m.requests.WithLabelValues(class, strconv.Itoa(code))
+		}
+		m.duration.WithLabelValues(class)
+		m.inFlight.WithLabelValues(class)
+		m.clientGone.WithLabelValues(class)
+	}
+	for _, limit := range querylimit.Limits() {
+		for _, mode := range querylimit.Modes()[1:] {
+			m.exceeded.WithLabelValues(limit, mode.String())
+		}
+		if limit != querylimit.LimitDeadline { // That one is an upstream error.
+			m.rejected.WithLabelValues(limit)
+		}
+	}
+	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type"} {
+		m.rejected.WithLabelValues(reason)
+	}
+	for _, reason := range []string{reasonUnreachable, reasonDeadline, reasonRedirect, reasonTruncated} {
+		m.upstream.WithLabelValues(reason)
+	}
+}
+
+func (m *metrics) request(class string, code int, took time.Duration) {
+	c, ok := m.requestsReady[class][code]
+	if !ok {
+		c = m.requests.WithLabelValues(class, strconv.Itoa(code))
+	}
+	c.Inc()
+	m.duration.WithLabelValues(class).Observe(took.Seconds())
+}

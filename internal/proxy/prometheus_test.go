@@ -1,0 +1,261 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/route"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/web/api/testhelpers"
+	apiv1 "github.com/prometheus/prometheus/web/api/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// newPrometheus serves Prometheus's own API, with a real TSDB and engine, routed
+// as web.go of Prometheus does.
+func newPrometheus(t testing.TB) *httptest.Server {
+	t.Helper()
+	store := promqltest.LoadedStorage(t, `load 1m
+		up{job="api",instance="a"} 0+1x600
+		up{job="api",instance="b"} 1+0x600
+		up{job="web",instance="c"} 1+0x600
+		http_requests_total{job="api",code="200",path="/é\n"} 0+10x600
+		http_requests_total{job="api",code="500",path="/a b"} 0+1x600
+		http_duration_seconds_bucket{job="api",le="0.1"} 0+5x600
+		http_duration_seconds_bucket{job="api",le="+Inf"} 0+9x600
+		native{job="api"} {{schema:0 count:5 sum:5 buckets:[1 2 2]}}+{{schema:0 count:5 sum:5 buckets:[1 2 2]}}x600
+		target_info{job="api",instance="a",k8s_cluster_name="c1"} 1+0x600
+		{"dotted.name", job="api", "utf8.label"="x"} 1+0x600`)
+	t.Cleanup(func() { store.Close() })
+	engine := promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
+	})
+	tt, ok := t.(*testing.T)
+	if !ok { // PrepareAPI wants a *testing.T for its temporary folder only.
+		tt = &testing.T{}
+	}
+	params := testhelpers.PrepareAPI(tt, testhelpers.APIConfig{
+		QueryEngine: testhelpers.NewLazyLoader(func() promql.QueryEngine { return engine }),
+		Queryable:   testhelpers.NewLazyLoader(func() storage.SampleAndChunkQueryable { return store }),
+		ExemplarQueryable: testhelpers.NewLazyLoader(func() storage.ExemplarQueryable {
+			return testhelpers.NewEmptyExemplarQueryable()
+		}),
+		RulesRetriever: testhelpers.NewLazyLoader(func() testhelpers.RulesRetriever {
+			return testhelpers.NewRulesRetrieverWithGroups(testhelpers.FixtureRuleGroups())
+		}),
+		DBDir: "unused",
+	})
+	router := route.New()
+	newAPI(params).Register(router)
+	mux := http.NewServeMux()
+	mux.Handle("/api/v1/", http.StripPrefix("/api/v1", router))
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func newAPI(params testhelpers.NewAPIParams) *apiv1.API {
+	return apiv1.NewAPI(
+		params.QueryEngine, params.Queryable, nil, nil, params.ExemplarQueryable,
+		func(ctx context.Context) apiv1.ScrapePoolsRetriever { return params.ScrapePoolsRetriever(ctx) },
+		func(ctx context.Context) apiv1.TargetRetriever { return params.TargetRetriever(ctx) },
+		func(ctx context.Context) apiv1.AlertmanagerRetriever { return params.AlertmanagerRetriever(ctx) },
+		params.ConfigFunc, params.FlagsMap, apiv1.GlobalURLOptions{}, params.ReadyFunc, params.TSDBAdmin, params.DBDir,
+		true, true, 0, params.Logger,
+		func(ctx context.Context) apiv1.RulesRetriever { return params.RulesRetriever(ctx) },
+		0, 0, 0, false, nil,
+		func() (apiv1.RuntimeInfo, error) { return apiv1.RuntimeInfo{}, nil },
+		&apiv1.PrometheusVersion{Version: "3.15.0"},
+		params.NotificationsGetter, params.NotificationsSub, params.Gatherer, params.Registerer,
+		nil, false, nil, false, false, false, false, 5*time.Minute, false, false, nil, nil, apiv1.OpenAPIOptions{},
+		parser.NewParser(parser.Options{ExperimentalDurationExpr: true}),
+	)
+}
+
+// corpus is what Grafana and people send. Every answer must be the same, byte
+// for byte, with the guard in between.
+var corpus = []struct{ path, params string }{
+	{"query", "query=up&time=600"},
+	{"query", "query=up&time=600&limit=1"},
+	{"query", "query=up&time=600.5&timeout=10s&stats=all&lookback_delta=1m"},
+	{"query", "query=sum+by+(job)+(rate(http_requests_total[5m]))&time=1970-01-01T00:10:00Z"},
+	{"query", "query=http_requests_total{path=%22/%C3%A9%5Cn%22}&time=600"},
+	{"query", "query=native&time=600"},
+	{"query", "query={%22dotted.name%22}&time=600"},
+	{"query", "query=up[5m]&time=600"},
+	{"query", "query=scalar(up{instance=%22a%22})&time=600"},
+	{"query", "query=%22text%22&time=600"},
+	{"query", "query=1%2B1&time=600"},
+	{"query", "query=up&time=nonsense"},
+	{"query", "query=up&limit=-1"},
+	{"query", "query=up&time=600&unknown=1"},
+	{"query", "query=sum(up&time=600"},
+	{"query", "query="},
+	{"query", ""},
+	{"query", "query=rate(up)&time=600"},
+	{"query", "query=up%5B5m&time=600"},
+	{"query", "query=sort_by_label(up,%22job%22)&time=600"}, // experimental: off behind
+	{"query", "query=up&time=600&timeout=abc"},
+	{"query_range", "query=up&start=0&end=600&step=60"},
+	{"query_range", "query=up&start=0&end=600&step=60&limit=1"},
+	{"query_range", "query=histogram_quantile(0.9,sum+by+(le)(rate(http_duration_seconds_bucket[5m])))&start=0&end=600&step=15s&timeout=5s"},
+	{"query_range", "query=native&start=0&end=600&step=60"},
+	{"query_range", "query=max_over_time(up[10m:1m]+offset+1m)&start=600&end=1200&step=60"},
+	{"query_range", "query=up&start=0&end=600&step=0"},
+	{"query_range", "query=up&start=600&end=0&step=60"},
+	{"query_range", "query=up&start=0&end=60000000&step=1"},
+	{"query_exemplars", "query=up&start=0&end=600"},
+	{"format_query", "query=sum+by(job)(up)"},
+	{"parse_query", "query=sum+by(job)(rate(up[5m]))"},
+	{"parse_query", "query=sum+by("},
+	{"labels", ""},
+	{"labels", "start=0&end=600&limit=2"},
+	{"labels", "match[]=up&match[]=native"},
+	{"labels", "match[]={job=%22api%22}&match%5B%5D=up{instance=~%22a|b%22}"},
+	{"labels", "match[]={}"},
+	{"labels", "match[]=up{"},
+	{"label/job/values", ""},
+	{"label/__name__/values", "limit=3"},
+	{"label/__name__/values", "match[]=up&start=0&end=600"},
+	{"label/U__utf8_2e_label/values", ""},
+	{"label/utf8.label/values", ""},
+	{"label/a%20b/values", ""},
+	{"series", "match[]=up&start=0&end=600"},
+	{"series", "match[]=up&match[]={job=%22api%22}&limit=2"},
+	{"series", "match[]={__name__=~%22http_.%2B%22}"},
+	{"series", ""},
+	{"series", "match[]="},
+	{"series", "match[]={}"},
+	{"series", "match[]=up&limit=x"},
+	{"metadata", "limit=1&metric=up&limit_per_metric=1"},
+	{"targets", "state=active"},
+	{"targets/metadata", "match_target={job=%22api%22}&limit=1"},
+	{"rules", ""},
+	{"rules", "type=alert&exclude_alerts=true&rule_name[]=InstanceDown&rule_group[]=example&file[]=example.rules"},
+	{"rules", "group_limit=1"},
+	{"rules", "match[]={severity=%22critical%22}"},
+	{"rules", "type=other"},
+	{"alerts", ""},
+	{"alertmanagers", ""},
+	{"scrape_pools", ""},
+	{"status/buildinfo", ""},
+	{"status/flags", ""},
+	{"status/config", ""},
+	{"status/tsdb", "limit=0"},
+	{"status/walreplay", ""},
+}
+
+func TestAnswersAreTheSameByteForByteAsWithoutTheGuard(t *testing.T) {
+	prom := newPrometheus(t)
+	g := newGuard(t, prom.URL, nil)
+	for _, tc := range corpus {
+		for _, method := range []string{"GET", "POST", "POST in URL", "GET gzip"} {
+			t.Run(method+" "+tc.path+"?"+tc.params, func(t *testing.T) {
+				if post := strings.HasPrefix(method, "POST"); post && !postable(tc.path) {
+					t.Skip("GET only")
+				}
+				direct := do(t, prom.Client(), newRequest(t, method, prom.URL, tc.path, tc.params))
+				guarded := do(t, g.Client(), newRequest(t, method, g.URL, tc.path, tc.params))
+				require.Equal(t, timings.ReplaceAllString(plain(t, direct), ""), timings.ReplaceAllString(plain(t, guarded), ""))
+				require.Equal(t, direct.code, guarded.code)
+				require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"))
+				if direct.code == http.StatusOK && !strings.Contains(tc.params, "stats=") {
+					require.Equal(t, direct.body, guarded.body, "the very bytes, compressed or not")
+				}
+			})
+		}
+	}
+}
+
+// timings differ from one evaluation to the next.
+var timings = regexp.MustCompile(`"timings":\{[^}]*\}`)
+
+// plain returns the body as it was before compression. The guard's own errors
+// are short and never compressed.
+func plain(t testing.TB, a answer) string {
+	t.Helper()
+	if a.header.Get("Content-Encoding") != "gzip" {
+		return a.body
+	}
+	r, err := gzip.NewReader(strings.NewReader(a.body))
+	require.NoError(t, err)
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func postable(path string) bool {
+	e, _ := newRouter().find(&url.URL{Path: apiPrefix + path})
+	return e != nil && e.post
+}
+
+func newRequest(t testing.TB, how, root, path, params string) *http.Request {
+	t.Helper()
+	method, _, _ := strings.Cut(how, " ")
+	target, body := root+apiPrefix+path+"?"+params, ""
+	if how == "POST" {
+		target, body = root+apiPrefix+path, params
+	}
+	req, err := http.NewRequest(method, target, strings.NewReader(body))
+	require.NoError(t, err)
+	if how == "POST" {
+		req.Header.Set("Content-Type", formType)
+	}
+	if strings.HasSuffix(how, "gzip") {
+		req.Header.Set("Accept-Encoding", "gzip") // Not undone by the client, since set by hand.
+	}
+	return req
+}
+
+func TestUnselectiveSelectorIsRefusedOnEveryEndpointThatTakesSelectors(t *testing.T) {
+	prom := newPrometheus(t)
+	g := newGuard(t, prom.URL, nil)
+	const bad = "{le!=\"\"}"
+	for path, param := range map[string]string{
+		"query": "query", "query_range": "query", "query_exemplars": "query", "format_query": "query", "parse_query": "query",
+		"series": "match[]", "labels": "match[]", "label/job/values": "match[]", "rules": "match[]", "targets/metadata": "match_target",
+	} {
+		t.Run(path, func(t *testing.T) {
+			params := url.Values{param: {bad}, "start": {"0"}, "end": {"600"}, "step": {"60"}}
+			for _, how := range []string{"GET", "POST"} {
+				if how == "POST" && !postable(path) {
+					continue
+				}
+				a := do(t, g.Client(), newRequest(t, how, g.URL, path, params.Encode()))
+				require.Equal(t, http.StatusUnprocessableEntity, a.code, a.body)
+				requireEnvelope(t, a, typeExecution, "selectivity", bad, "docs/limits/selectivity.md")
+			}
+		})
+	}
+	require.NotZero(t, g.value(t, "promguard_rejected_total", querylimit.LimitSelectivity))
+	require.NotZero(t, g.value(t, "promguard_limit_exceeded_total", querylimit.LimitSelectivity, "enforce"))
+}
+
+func TestUpstreamWithAPathIsReached(t *testing.T) {
+	prom := newPrometheus(t)
+	srv := httptest.NewServer(http.StripPrefix("/team a/prometheus", prom.Config.Handler))
+	t.Cleanup(srv.Close)
+	for _, root := range []string{"/team%20a/prometheus", "/team%20a/prometheus/"} {
+		g := newGuard(t, srv.URL+root, nil)
+		for _, path := range []string{"/api/v1/labels", "/api/v1/label/utf8.label/values", "/api/v1/label/a%20b/values", "/api/v1/query?query=up"} {
+			require.Equal(t, http.StatusOK, g.get(t, path).code, path)
+		}
+	}
+}

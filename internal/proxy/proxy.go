@@ -1,0 +1,230 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// Options is what a Proxy is built from.
+type Options struct {
+	// Upstream is the root of the server behind, without /api/v1; it may have a
+	// path. Required; see ParseUpstream.
+	Upstream *url.URL
+	// Policy is the first policy; SetPolicy replaces it. Required.
+	Policy *querylimit.Policy
+	// Registerer takes the metrics. Required.
+	Registerer prometheus.Registerer
+	// Logger is required.
+	Logger *slog.Logger
+	// Transport carries requests upstream; nil means NewTransport().
+	Transport http.RoundTripper
+	// ReadTimeout bounds the reading of a request's body; 0 means 10s.
+	ReadTimeout time.Duration
+	// StallTimeout bounds each write to a client; 0 means 30s. A client that
+	// takes longer to make room is disconnected.
+	StallTimeout time.Duration
+}
+
+// Proxy is an http.Handler and safe for concurrent use.
+type Proxy struct {
+	upstream  *url.URL
+	basePath  string // of upstream, without a slash at its end
+	policy    atomic.Pointer[querylimit.Policy]
+	router    *router
+	parser    parser.Parser
+	transport http.RoundTripper
+	reverse   *httputil.ReverseProxy
+	metrics   *metrics
+	logger    *slog.Logger
+	health    health
+
+	readTimeout, stallTimeout time.Duration
+}
+
+// New returns a proxy. It sends nothing yet.
+func New(o Options) *Proxy {
+	p := &Proxy{
+		upstream:     o.Upstream,
+		basePath:     strings.TrimSuffix(o.Upstream.Path, "/"),
+		router:       newRouter(),
+		parser:       newParser(),
+		transport:    o.Transport,
+		metrics:      newMetrics(o.Registerer),
+		logger:       o.Logger,
+		readTimeout:  o.ReadTimeout,
+		stallTimeout: o.StallTimeout,
+	}
+	if p.transport == nil {
+		p.transport = NewTransport()
+	}
+	if p.readTimeout == 0 {
+		p.readTimeout = 10 * time.Second
+	}
+	if p.stallTimeout == 0 {
+		p.stallTimeout = 30 * time.Second
+	}
+	p.policy.Store(o.Policy)
+	p.reverse = p.newReverseProxy()
+	return p
+}
+
+// ParseUpstream returns the URL of a server, or an error that says what is
+// wrong with it.
+func ParseUpstream(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("upstream URL: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("upstream URL %q: the scheme must be http or https, as in http://127.0.0.1:9090", s)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("upstream URL %q has no host: use one such as http://127.0.0.1:9090", s)
+	case u.User != nil:
+		return nil, errors.New("upstream URL must not hold a user or password: the Authorization header of a client is passed on")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return nil, fmt.Errorf("upstream URL %q must end with its path: remove what follows", s)
+	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/api/v1"):
+		return nil, fmt.Errorf("upstream URL %q must not include /api/v1: it is added", s)
+	}
+	return u, nil
+}
+
+// SetPolicy replaces the policy for requests that come from now on.
+func (p *Proxy) SetPolicy(policy *querylimit.Policy) { p.policy.Store(policy) }
+
+// exchange is one request on its way. It is the context of the forwarded
+// request, so that every callback of the reverse proxy can find it.
+type exchange struct {
+	context.Context // with the deadline
+
+	client   context.Context // of the client's connection, without it
+	request  *request
+	policy   *querylimit.Policy
+	deadline time.Duration
+	warnings []string
+}
+
+type exchangeKey struct{}
+
+// Value implements context.Context.
+func (x *exchange) Value(key any) any {
+	if _, ok := key.(exchangeKey); ok {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
+
+// ServeHTTP takes a request through the stops of the package comment. It counts
+// the request once, when all is over, however that came about.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	rw := newResponseWriter(w, p.stallTimeout)
+	e, label := p.router.find(r.URL) // 1. route
+	class := classUnknown
+	if e != nil {
+		class = e.class.String()
+	}
+	inFlight := p.metrics.inFlight.WithLabelValues(class)
+	inFlight.Inc()
+	defer func() { // 6. release
+		inFlight.Dec()
+		p.metrics.request(class, rw.code, time.Since(start))
+	}()
+
+	x, err := p.admit(rw, r, e, label) // 2. to 4.
+	if err != nil {
+		p.reject(rw, err)
+		return
+	}
+	p.forward(rw, r, x) // 5. forward
+}
+
+// admit reads the request and says whether it may go on.
+func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string) (*exchange, error) {
+	if e == nil {
+		return nil, &apiError{
+			http.StatusNotFound, typeNotFound, "not_found",
+			fmt.Errorf("%q is not open here: promguard serves %s{%s}", shorten(r.URL.Path), apiPrefix, p.router.open),
+		}
+	}
+	if !e.allows(r.Method) {
+		rw.Header().Set("Allow", e.allowHeader())
+		return nil, &apiError{
+			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
+			fmt.Errorf("method %s is not open for %s: use one of %s", shorten(r.Method), e.path, e.allowHeader()),
+		}
+	}
+	policy := p.policy.Load()
+	if r.ContentLength != 0 {
+		rw.setReadDeadline(time.Now().Add(p.readTimeout))
+	}
+	q, err := readRequest(r, e, label, policy)
+	if err != nil {
+		return nil, err
+	}
+	if r.ContentLength != 0 {
+		// The server goes on reading to notice that the client leaves, and
+		// takes a passed deadline for just that.
+		rw.setReadDeadline(time.Time{})
+	}
+	rs, err := p.admitPromQL(q, policy)
+	if err != nil {
+		return nil, err
+	}
+	return &exchange{
+		client:   r.Context(),
+		request:  q,
+		policy:   policy,
+		deadline: policy.Deadline(e.class, q.timeout),
+		warnings: rs.Warnings(),
+	}, nil
+}
+
+func (p *Proxy) admitPromQL(q *request, policy *querylimit.Policy) (querylimit.Refusals, error) {
+	if q.method == http.MethodOptions {
+		return nil, nil
+	}
+	rs, err := p.examine(q, policy)
+	for _, r := range rs {
+		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()
+	}
+	if err == nil {
+		err = rs.Err()
+	}
+	return rs, err
+}
+
+func (p *Proxy) reject(rw *responseWriter, err error) {
+	ae := asAPIError(err)
+	if ae.reason != "" {
+		p.metrics.rejected.WithLabelValues(ae.reason).Inc()
+	}
+	writeError(rw, ae)
+}
+
+// shorten keeps a client from writing its own novel into an error.
+func shorten(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

@@ -1,0 +1,214 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+const formType = "application/x-www-form-urlencoded"
+
+// parameter is one known parameter with its decoded value.
+type parameter struct{ name, value string }
+
+// request is all that the guard understood of a client's request, and all that
+// the upstream server gets to see of it, apart from headers.
+type request struct {
+	endpoint *endpoint
+	method   string
+	label    string // of label/:name/values
+	// params holds known parameters in the order in which net/http's FormValue
+	// and Form put them: body first, then URL. A scalar occurs at most once.
+	params []parameter
+	// timeout is the client's own; 0 for none.
+	timeout time.Duration
+}
+
+// get returns the value of a scalar, or "".
+func (q *request) get(name string) string {
+	for _, p := range q.params {
+		if p.name == name {
+			return p.value
+		}
+	}
+	return ""
+}
+
+// all returns the values of a list in order.
+func (q *request) all(name string) []string {
+	var values []string
+	for _, p := range q.params {
+		if p.name == name {
+			values = append(values, p.value)
+		}
+	}
+	return values
+}
+
+// path returns the escaped and the decoded path below the API's root.
+func (q *request) path() (decoded, escaped string) {
+	if q.label == "" {
+		return q.endpoint.path, ""
+	}
+	return labelPrefix + q.label + labelSuffix, labelPrefix + url.PathEscape(q.label) + labelSuffix
+}
+
+// encode writes the parameters as a query string or form.
+func (q *request) encode() string {
+	n := 0
+	for _, p := range q.params {
+		n += len(p.name) + len(p.value) + 2
+	}
+	var b strings.Builder
+	b.Grow(n + n/4)
+	for i, p := range q.params {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(url.QueryEscape(p.name))
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(p.value))
+	}
+	return b.String()
+}
+
+// readRequest turns r into a request, or says in the words of an API error why
+// it does not. It reads the whole body.
+func readRequest(r *http.Request, e *endpoint, label string, policy *querylimit.Policy) (*request, error) {
+	q := &request{endpoint: e, method: r.Method, label: label}
+	if r.Method == http.MethodOptions {
+		return q, nil // Prometheus reads no parameters, nor shall the server get any.
+	}
+	if len(r.URL.RawQuery) > policy.RequestBytesMax() {
+		return nil, policy.RefuseRequestBytes()
+	}
+	form, err := readForm(r, policy)
+	if err != nil {
+		return nil, err
+	}
+	count := 0
+	for _, part := range [...]string{form, r.URL.RawQuery} {
+		if err := q.parse(part, &count, policy); err != nil {
+			return nil, err
+		}
+	}
+	if text := q.get("timeout"); text != "" {
+		if q.timeout, err = parseTimeout(text); err != nil {
+			return nil, badData(fmt.Errorf("invalid parameter %q: %w", "timeout", err))
+		}
+	}
+	return q, nil
+}
+
+// readForm returns the body of a POST.
+func readForm(r *http.Request, policy *querylimit.Policy) (string, error) {
+	if r.ContentLength == 0 {
+		return "", nil
+	}
+	if r.Method != http.MethodPost {
+		// Prometheus ignores it, and until it is read the departure of the
+		// client goes unnoticed.
+		return "", badData(fmt.Errorf("a %s request must not have a body: put the parameters into the URL, or use POST", r.Method))
+	}
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return "", unsupportedMedia(fmt.Errorf("content encoding %q of the request is not supported: send the form as it is", enc))
+	}
+	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || ct != formType {
+		return "", unsupportedMedia(fmt.Errorf("content type %q is not supported: use %s", r.Header.Get("Content-Type"), formType))
+	}
+	limit := policy.RequestBytesMax() - len(r.URL.RawQuery)
+	if r.ContentLength > int64(limit) {
+		return "", policy.RefuseRequestBytes()
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
+	if err != nil {
+		return "", badData(fmt.Errorf("reading the body: %w", err))
+	}
+	if len(body) > limit {
+		return "", policy.RefuseRequestBytes()
+	}
+	return string(body), nil
+}
+
+var errSemicolon = errors.New("invalid semicolon separator in the parameters: use &")
+
+// parse adds the known parameters of a query string or form. It decodes as
+// net/url does, and refuses where net/http would drop a part or pick one of two.
+func (q *request) parse(text string, count *int, policy *querylimit.Policy) error {
+	for text != "" {
+		var pair string
+		pair, text, _ = strings.Cut(text, "&")
+		if pair == "" {
+			continue
+		}
+		if *count++; *count > policy.ParametersMax() {
+			return policy.RefuseParameters()
+		}
+		if strings.Contains(pair, ";") {
+			return badData(errSemicolon)
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return badData(fmt.Errorf("parameters: %w", err))
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return badData(fmt.Errorf("parameter %q: %w", name, err))
+		}
+		if err := q.add(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *request) add(name, value string) error {
+	switch {
+	case q.endpoint.isList(name):
+	case q.endpoint.isScalar(name):
+		for _, p := range q.params {
+			if p.name == name {
+				return badData(fmt.Errorf("parameter %q is given more than once, in the URL or in the body: give it once", name))
+			}
+		}
+	default:
+		return nil // Nothing that the server would read.
+	}
+	q.params = append(q.params, parameter{name, value})
+	return nil
+}
+
+// parseTimeout reads a duration as Prometheus's API does, seconds or with unit,
+// and refuses what would be over before it begins.
+func parseTimeout(s string) (time.Duration, error) {
+	var timeout time.Duration
+	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
+		ns := seconds * float64(time.Second)
+		if math.IsNaN(ns) || ns > math.MaxInt64 || ns < math.MinInt64 {
+			return 0, fmt.Errorf("cannot parse %q to a valid duration. It overflows int64", s)
+		}
+		timeout = time.Duration(ns)
+	} else if d, err := model.ParseDuration(s); err == nil {
+		timeout = time.Duration(d)
+	} else {
+		return 0, fmt.Errorf("cannot parse %q to a valid duration", s)
+	}
+	if timeout <= 0 {
+		return 0, fmt.Errorf("%q leaves no time: use a positive duration, or leave the parameter out", s)
+	}
+	return timeout, nil
+}

@@ -1,0 +1,188 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// Class groups endpoints by what they cost and who waits for them.
+type Class uint8
+
+const (
+	// ClassQuery is PromQL: query, query_range, query_exemplars.
+	ClassQuery Class = iota
+	// ClassMetadata is what autocompletion and variables read: series, labels,
+	// label values, metadata.
+	ClassMetadata
+	// ClassStatus is the rest: targets, rules, alerts, build information.
+	ClassStatus
+
+	numClasses
+)
+
+var classNames = [numClasses]string{ClassQuery: "query", ClassMetadata: "metadata", ClassStatus: "status"}
+
+// Classes returns every class.
+func Classes() []Class { return []Class{ClassQuery, ClassMetadata, ClassStatus} }
+
+// String returns the name used in metrics and in the configuration.
+func (c Class) String() string {
+	if c < numClasses {
+		return classNames[c]
+	}
+	return "Class(" + strconv.Itoa(int(c)) + ")"
+}
+
+// Bound is a limit on a number: a request may have at most Max.
+type Bound struct {
+	Mode Mode
+	Max  int
+}
+
+// Options is what a Policy is built from. The zero value of a field means what
+// its comment says; DefaultOptions has the values to start from.
+type Options struct {
+	// Deadlines bounds the time of a request by its class; 0 means no bound.
+	Deadlines [numClasses]time.Duration
+	// Selectivity is the mode of the limit of that name.
+	Selectivity Mode
+	// EqualityLabels restricts the labels whose equality matcher makes a
+	// selector selective. Empty means any label. A metric name always counts.
+	EqualityLabels []string
+	// QueryBytes bounds the length of an expression or selector in bytes; Max
+	// is 1 to MaxQueryBytes.
+	QueryBytes Bound
+	// QueryOperators bounds how many operators, calls, parentheses and brackets
+	// the PromQL of a request has; Max is 1 to MaxQueryOperators.
+	QueryOperators Bound
+	// RegexSize bounds the instructions that the regular expressions of a
+	// request compile into; Max is 1 to MaxRegexSize.
+	RegexSize Bound
+	// RequestBytesMax is the longest query string plus body in bytes, at least 1.
+	RequestBytesMax int
+	// ParametersMax is the largest number of parameters, at least 1.
+	ParametersMax int
+}
+
+// DefaultOptions returns the policy of a guard without a configuration file.
+func DefaultOptions() Options {
+	return Options{
+		Deadlines: [numClasses]time.Duration{
+			ClassQuery:    2 * time.Minute,
+			ClassMetadata: 30 * time.Second,
+			ClassStatus:   30 * time.Second,
+		},
+		Selectivity:     ModeEnforce,
+		QueryBytes:      Bound{ModeEnforce, 64 << 10},
+		QueryOperators:  Bound{ModeEnforce, 1000},
+		RegexSize:       Bound{ModeEnforce, 100_000},
+		RequestBytesMax: 1 << 20,
+		ParametersMax:   1000,
+	}
+}
+
+// Policy answers what a request may do. It is immutable and safe for concurrent
+// use. Build one with New.
+type Policy struct {
+	opts           Options
+	equalityLabels map[string]struct{} // nil: any label
+}
+
+// New returns the policy that opts describes, or an error that names the option,
+// its value and what is allowed.
+func New(opts Options) (*Policy, error) {
+	for _, c := range Classes() {
+		if d := opts.Deadlines[c]; d < 0 {
+			return nil, fmt.Errorf("deadline of class %s is %s: use 0 for none, or a positive duration", c, d)
+		}
+	}
+	for i, b := range []Bound{opts.QueryBytes, opts.QueryOperators, opts.RegexSize} {
+		if l := textLimits[i]; b.Max < 1 || b.Max > l.ceiling {
+			return nil, fmt.Errorf("%s is %d: use 1 to %d", l.name, b.Max, l.ceiling)
+		}
+	}
+	if n := opts.RequestBytesMax; n < 1 {
+		return nil, fmt.Errorf("%s is %d: use at least 1 byte", LimitRequestBytes, n)
+	}
+	if n := opts.ParametersMax; n < 1 {
+		return nil, fmt.Errorf("%s is %d: use at least 1", LimitParameters, n)
+	}
+	p := &Policy{opts: opts}
+	p.opts.EqualityLabels = append([]string(nil), opts.EqualityLabels...)
+	if len(opts.EqualityLabels) > 0 {
+		p.equalityLabels = make(map[string]struct{}, len(opts.EqualityLabels))
+		for _, l := range opts.EqualityLabels {
+			if !model.UTF8Validation.IsValidLabelName(l) {
+				return nil, fmt.Errorf("equality label %q is not a label name", l)
+			}
+			p.equalityLabels[l] = struct{}{}
+		}
+	}
+	return p, nil
+}
+
+// Deadline returns how long a request of class c may take, given the timeout
+// that it asked for itself; requested <= 0 means that it asked for none. The
+// shorter of the two wins. 0 means no bound.
+func (p *Policy) Deadline(c Class, requested time.Duration) time.Duration {
+	limit := p.opts.Deadlines[c]
+	switch {
+	case requested <= 0:
+		return limit
+	case limit == 0:
+		return requested
+	default:
+		return min(limit, requested)
+	}
+}
+
+// RequestBytesMax returns how long the query string and the body of a request
+// may be together, in bytes.
+func (p *Policy) RequestBytesMax() int { return p.opts.RequestBytesMax }
+
+// ParametersMax returns how many parameters a request may have.
+func (p *Policy) ParametersMax() int { return p.opts.ParametersMax }
+
+// RefuseRequestBytes returns the refusal of a request that is too long.
+func (p *Policy) RefuseRequestBytes() *Refusal {
+	return &Refusal{
+		Limit:  LimitRequestBytes,
+		Mode:   ModeEnforce,
+		Value:  "a request",
+		Cause:  "whose parameters are longer than the " + strconv.Itoa(p.opts.RequestBytesMax) + " bytes allowed",
+		Remedy: "Ask for fewer selectors at a time, or shorten them.",
+	}
+}
+
+// RefuseParameters returns the refusal of a request with too many parameters.
+func (p *Policy) RefuseParameters() *Refusal {
+	return &Refusal{
+		Limit:  LimitParameters,
+		Mode:   ModeEnforce,
+		Value:  "a request",
+		Cause:  "with more than the " + strconv.Itoa(p.opts.ParametersMax) + " parameters allowed",
+		Remedy: "Ask for fewer selectors at a time: each match[] is one parameter.",
+	}
+}
+
+// RefuseDeadline returns what to tell a client whose request of class c to the
+// endpoint ran into the deadline d.
+func (p *Policy) RefuseDeadline(c Class, endpoint string, d time.Duration) *Refusal {
+	remedy := "Ask for a shorter range, fewer series or a larger step; an operator can raise limits.deadline." + c.String() + "."
+	if own := p.opts.Deadlines[c]; own == 0 || d < own {
+		remedy = "The request's own timeout set this deadline: raise it, or ask for less."
+	}
+	return &Refusal{
+		Limit:  LimitDeadline,
+		Mode:   ModeEnforce,
+		Value:  endpoint,
+		Cause:  "was not answered within its deadline of " + d.String(),
+		Remedy: remedy,
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// The names of the limits. They are label values of metrics, keys of the
+// configuration and names of pages under docs/limits, so they do not change.
+const (
+	LimitSelectivity    = "selectivity"
+	LimitQueryBytes     = "query_bytes"
+	LimitQueryOperators = "query_operators"
+	LimitRegexSize      = "regex_size"
+	LimitRequestBytes   = "request_bytes"
+	LimitParameters     = "parameters"
+	LimitDeadline       = "deadline"
+)
+
+// Limits returns the name of every limit, in the order of the documentation.
+func Limits() []string {
+	return []string{
+		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
+		LimitRequestBytes, LimitParameters, LimitDeadline,
+	}
+}
+
+const docRoot = "https://github.com/promguard/promguard/blob/main/docs/limits/"
+
+// maxQuoted bounds how much of a client's own text an error repeats.
+const maxQuoted = 200
+
+// Refusal says which limit a request exceeds, by what, why that matters and
+// what to do about it. It is immutable.
+type Refusal struct {
+	// Limit is one of the Limit constants.
+	Limit string
+	// Mode is the mode of the limit: the request must be refused only if it is
+	// ModeEnforce.
+	Mode Mode
+	// Value is what was seen, such as the selector. At most about 200 bytes.
+	Value string
+	// Cause says why that is too much, as a clause that follows the value.
+	Cause string
+	// Remedy says what the client can do, as a full sentence.
+	Remedy string
+}
+
+// Doc returns the address of the page about the limit.
+func (r *Refusal) Doc() string {
+	return docRoot + strings.ReplaceAll(r.Limit, "_", "-") + ".md"
+}
+
+// Error returns one paragraph: limit, value, cause, way out, page.
+func (r *Refusal) Error() string {
+	return "limit " + r.Limit + ": " + r.Value + " " + r.Cause + ". " + r.Remedy + " See " + r.Doc()
+}
+
+// Refusals are what the limits have to say about one request, at most one
+// Refusal for each limit. A nil Refusals means that nothing is exceeded.
+type Refusals []*Refusal
+
+// Err returns the first refusal whose mode is ModeEnforce, or nil.
+func (rs Refusals) Err() error {
+	for _, r := range rs {
+		if r.Mode == ModeEnforce {
+			return r
+		}
+	}
+	return nil
+}
+
+// Warnings returns the text of every refusal whose mode is ModeWarn.
+func (rs Refusals) Warnings() []string {
+	var out []string
+	for _, r := range rs {
+		if r.Mode == ModeWarn {
+			out = append(out, r.Error())
+		}
+	}
+	return out
+}
+
+// shorten cuts s to at most maxQuoted bytes, never inside a character, and
+// shows that it did.
+func shorten(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	end := maxQuoted
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
+}

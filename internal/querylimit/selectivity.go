@@ -1,0 +1,283 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Check looks at one selector. Prometheus answers a selector without a metric
+// name and without an equality matcher, such as {le!=""}, by intersecting
+// postings of nearly every series of the head and of every block.
+func (p *Policy) Check(ms []*labels.Matcher) Refusals {
+	if p.opts.Selectivity == ModeOff || p.selective(ms) {
+		return nil
+	}
+	return Refusals{p.refuseSelector(ms)}
+}
+
+// CheckExpr looks at every selector of a parsed expression, wherever it stands:
+// in subqueries, on both sides of operators, in parameters of aggregations and
+// as the second argument of info(). An expression with a node that this version
+// of the parser does not know is refused, whatever the mode.
+func (p *Policy) CheckExpr(expr parser.Expr) Refusals {
+	w := walker{policy: p}
+	if err := parser.Walk(&w, expr, nil); err != nil {
+		return Refusals{{
+			Limit:  LimitSelectivity,
+			Mode:   ModeEnforce,
+			Value:  "an expression",
+			Cause:  "cannot be checked: " + err.Error(),
+			Remedy: "Rewrite it without that construct, or run a version that knows it.",
+		}}
+	}
+	return w.refusals
+}
+
+// CheckSelectors is CheckExpr for a server that reads the bare selectors of an
+// expression and does not evaluate it, as query_exemplars does. The second
+// argument of info() then has no implied metric name.
+func (p *Policy) CheckSelectors(expr parser.Expr) Refusals {
+	if rs := p.CheckExpr(expr); rs != nil {
+		return rs
+	}
+	for _, ms := range parser.ExtractSelectors(expr) {
+		if rs := p.Check(ms); rs != nil {
+			return rs
+		}
+	}
+	return nil
+}
+
+type walker struct {
+	policy   *Policy
+	refusals Refusals
+}
+
+// Visit implements parser.Visitor. It names every node type rather than trust a
+// default, because parser.Walk panics on children of a type it does not know.
+func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
+	switch n := node.(type) {
+	case nil:
+		// Walk calls Visit(nil, nil) after the children of a node.
+		if path != nil {
+			return nil, fmt.Errorf("it has an empty %T", path[len(path)-1])
+		}
+		return nil, nil
+	case *parser.VectorSelector:
+		w.visitSelector(n)
+		return nil, nil
+	case *parser.AggregateExpr, *parser.BinaryExpr, *parser.Call, *parser.MatrixSelector,
+		*parser.SubqueryExpr, *parser.ParenExpr, *parser.UnaryExpr, *parser.StepInvariantExpr,
+		*parser.NumberLiteral, *parser.StringLiteral, parser.Expressions, *parser.EvalStmt:
+		return w, nil
+	default:
+		return nil, fmt.Errorf("it has a node of the unknown type %T", node)
+	}
+}
+
+func (w *walker) visitSelector(vs *parser.VectorSelector) {
+	if w.refusals != nil {
+		return // One refusal for each limit is enough.
+	}
+	if vs.BypassEmptyMatcherCheck && !hasNameMatcher(vs.LabelMatchers) {
+		// The second argument of info(): without a matcher on the name,
+		// Prometheus selects target_info by equality.
+		return
+	}
+	w.refusals = w.policy.Check(vs.LabelMatchers)
+}
+
+func hasNameMatcher(ms []*labels.Matcher) bool {
+	for _, m := range ms {
+		if m.Name == labels.MetricName {
+			return true
+		}
+	}
+	return false
+}
+
+// selective reports whether at least one matcher narrows the selector down to
+// postings that can be looked up by value. Equality is looked for first: it is
+// what nearly every selector has, and regular expressions cost more to judge.
+func (p *Policy) selective(ms []*labels.Matcher) bool {
+	for _, m := range ms {
+		if m.Type == labels.MatchEqual && m.Value != "" && p.counts(m.Name) {
+			return true
+		}
+	}
+	for _, m := range ms {
+		if m.Type == labels.MatchRegexp && p.counts(m.Name) && narrows(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reports whether an equality on the label makes a selector selective.
+func (p *Policy) counts(label string) bool {
+	if p.equalityLabels == nil || label == labels.MetricName {
+		return true
+	}
+	_, ok := p.equalityLabels[label]
+	return ok
+}
+
+func narrows(m *labels.Matcher) bool {
+	if m.Matches("") {
+		return false
+	}
+	return isSet(m) || m.Name == labels.MetricName && isPrefixed(m)
+}
+
+// isSet reports whether the regular expression matches a finite list of values,
+// as job=~"api|web" does, which Prometheus looks up one by one.
+func isSet(m *labels.Matcher) bool {
+	if len(m.SetMatches()) > 0 {
+		return true
+	}
+	// Prometheus gives up at 256 values, and the list behind a Grafana variable
+	// can have more. A list has no more values than it has characters; what
+	// stands for more is a pattern.
+	re, err := syntax.Parse(m.Value, syntax.Perl|syntax.DotNL)
+	return err == nil && setSize(re, len(m.Value)) <= len(m.Value)
+}
+
+// setSize returns how many values re matches, or more than limit.
+func setSize(re *syntax.Regexp, limit int) int {
+	switch re.Op {
+	case syntax.OpLiteral, syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
+		return 1
+	case syntax.OpCharClass:
+		n := 0
+		for i := 0; i+1 < len(re.Rune) && n <= limit; i += 2 {
+			n += int(re.Rune[i+1]-re.Rune[i]) + 1
+		}
+		return n
+	case syntax.OpCapture:
+		return setSize(re.Sub[0], limit)
+	case syntax.OpQuest:
+		return 1 + setSize(re.Sub[0], limit)
+	case syntax.OpAlternate:
+		n := 0
+		for _, sub := range re.Sub {
+			if n += setSize(sub, limit); n > limit {
+				break
+			}
+		}
+		return n
+	case syntax.OpConcat:
+		n := 1
+		for _, sub := range re.Sub {
+			if n *= setSize(sub, limit); n > limit {
+				break
+			}
+		}
+		return n
+	default:
+		return limit + 1
+	}
+}
+
+// isPrefixed reports whether the regular expression asks for values that begin
+// with given text, in every branch, as "node_.+|kube_.+" does. Such a regular
+// expression on the metric name names a family of metrics.
+func isPrefixed(m *labels.Matcher) bool {
+	if m.Prefix() != "" {
+		return true
+	}
+	re, err := syntax.Parse(m.Value, syntax.Perl|syntax.DotNL)
+	return err == nil && branches(re, beginsWithLiteral)
+}
+
+func beginsWithLiteral(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return true
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			// An anchor consumes nothing, and the whole expression is anchored.
+			if sub.Op != syntax.OpBeginText && sub.Op != syntax.OpBeginLine {
+				return branches(sub, beginsWithLiteral)
+			}
+		}
+	}
+	return false
+}
+
+// branches reports whether holds is true of every alternative of re.
+func branches(re *syntax.Regexp, holds func(*syntax.Regexp) bool) bool {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	if re.Op != syntax.OpAlternate {
+		return holds(re)
+	}
+	for _, sub := range re.Sub {
+		if !branches(sub, holds) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Policy) refuseSelector(ms []*labels.Matcher) *Refusal {
+	cause := "names no metric and has no equality matcher, so the server would go through nearly every series it holds"
+	label := "job"
+	if p.equalityLabels != nil {
+		label = p.opts.EqualityLabels[0]
+		cause = "names no metric and has no equality matcher on " + strings.Join(p.opts.EqualityLabels, ", ") +
+			", so the server would go through far too many series"
+	}
+	selector := formatSelector(ms)
+	return &Refusal{
+		Limit:  LimitSelectivity,
+		Mode:   p.opts.Selectivity,
+		Value:  "the selector " + selector,
+		Cause:  cause,
+		Remedy: remedyFor(ms, selector, label),
+	}
+}
+
+// remedyFor repeats the client's own selector in its examples where that is
+// short enough to be read and valid with a metric name in front.
+func remedyFor(ms []*labels.Matcher, selector, label string) string {
+	equality := (&labels.Matcher{Type: labels.MatchEqual, Name: label, Value: "api"}).String()
+	if hasNameMatcher(ms) {
+		return `Name the metric, or begin the regular expression on __name__ with literal text, as in {__name__=~"http_.+"}, ` +
+			"or add an equality matcher, such as " + equality + "."
+	}
+	inner := strings.Trim(selector, "{}")
+	if inner == "" || len(inner) > 60 {
+		inner = "..."
+	}
+	return "Name a metric, as in http_requests_total{" + inner +
+		"}, or add an equality matcher, as in {" + equality + "," + inner + "}."
+}
+
+// formatSelector writes matchers as a selector. The result is shortened, so it
+// is for people, not for a parser.
+func formatSelector(ms []*labels.Matcher) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, m := range ms {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(m.String())
+		if b.Len() > maxQuoted {
+			break
+		}
+	}
+	s := b.String()
+	if len(s) > maxQuoted {
+		return shorten(s) + "}"
+	}
+	return s + "}"
+}

@@ -1,0 +1,200 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/util/strutil"
+)
+
+// Hard ceilings of what is ever handed to the PromQL parser, whatever the mode
+// of a limit. The time of a parse grows with the square of the nesting (64 KiB
+// of minus signs before a name take seconds), a regular expression such as
+// (x{1000}){9} compiles into millions of instructions, and both happen before
+// anything else can be said about the query.
+const (
+	MaxQueryBytes     = 1 << 20
+	MaxQueryOperators = 10_000
+	MaxRegexSize      = 1_000_000
+)
+
+// CheckText looks at the PromQL expressions or selectors of one request before
+// they are parsed. Bytes are counted for each text, operators and the size of
+// regular expressions over all of them.
+func (p *Policy) CheckText(texts ...string) Refusals {
+	longest := 0
+	for _, t := range texts {
+		longest = max(longest, len(t))
+	}
+	rs := p.checkBound(nil, &textLimits[0], p.opts.QueryBytes, longest)
+	if rs.Err() != nil {
+		return rs // Scanning would cost what the limit is there to save.
+	}
+	var s scan
+	for _, t := range texts {
+		s.add(t)
+	}
+	rs = p.checkBound(rs, &textLimits[1], p.opts.QueryOperators, s.operators)
+	return p.checkBound(rs, &textLimits[2], p.opts.RegexSize, s.regexSize)
+}
+
+type textLimit struct {
+	name           string
+	ceiling        int
+	what, unit, do string
+}
+
+var textLimits = [...]textLimit{
+	{
+		LimitQueryBytes, MaxQueryBytes, "a PromQL text of ", "bytes",
+		"Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
+	},
+	{
+		LimitQueryOperators, MaxQueryOperators, "PromQL with ", "operators, calls and brackets",
+		"Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
+	},
+	{
+		LimitRegexSize, MaxRegexSize, "regular expressions that compile into about ", "instructions",
+		"Avoid counted repetition such as x{1000}; use * or + or list the values.",
+	},
+}
+
+func (p *Policy) checkBound(rs Refusals, l *textLimit, b Bound, seen int) Refusals {
+	limit, mode := b.Max, b.Mode
+	if seen > l.ceiling {
+		limit, mode = min(limit, l.ceiling), ModeEnforce
+	}
+	if mode == ModeOff || seen <= limit {
+		return rs
+	}
+	return append(rs, &Refusal{
+		Limit:  l.name,
+		Mode:   mode,
+		Value:  l.what + strconv.Itoa(seen) + " " + l.unit,
+		Cause:  "exceeds the " + strconv.Itoa(limit) + " allowed",
+		Remedy: l.do,
+	})
+}
+
+// scan measures PromQL text without parsing it, in one pass. It may count more
+// than the parser would build, never less.
+type scan struct {
+	operators int
+	regexSize int
+}
+
+func (s *scan) add(text string) {
+	inBraces, afterTilde := false, false
+	for i := 0; i < len(text); {
+		c := text[i]
+		switch {
+		case c == '"' || c == '\'' || c == '`':
+			end := stringEnd(text, i)
+			if afterTilde {
+				s.regexSize += regexSize(text[i:end])
+			}
+			i, afterTilde = end, false
+			continue
+		case c == '#':
+			i = lineEnd(text, i)
+			continue
+		case c == '{' || c == '}':
+			inBraces = c == '{'
+		case isWord(c):
+			end := wordEnd(text, i)
+			if !inBraces && isWordOperator(text[i:end]) {
+				s.operators++
+			}
+			i, afterTilde = end, false
+			continue
+		case !inBraces && strings.IndexByte("+-*/%^@=<>![(", c) >= 0:
+			s.operators++
+		}
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			afterTilde = c == '~'
+		}
+		i++
+	}
+}
+
+// stringEnd returns the index behind the string literal that begins at i.
+func stringEnd(text string, i int) int {
+	quote := text[i]
+	for j := i + 1; j < len(text); j++ {
+		switch {
+		case text[j] == quote:
+			return j + 1
+		case text[j] == '\\' && quote != '`':
+			j++
+		}
+	}
+	return len(text)
+}
+
+func lineEnd(text string, i int) int {
+	if n := strings.IndexAny(text[i:], "\r\n"); n >= 0 {
+		return i + n
+	}
+	return len(text)
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c == ':' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+}
+
+func wordEnd(text string, i int) int {
+	for i < len(text) && isWord(text[i]) {
+		i++
+	}
+	return i
+}
+
+func isWordOperator(w string) bool {
+	switch len(w) {
+	case 2:
+		return strings.EqualFold(w, "or")
+	case 3:
+		return strings.EqualFold(w, "and")
+	case 5:
+		return strings.EqualFold(w, "atan2")
+	case 6:
+		return strings.EqualFold(w, "unless")
+	}
+	return false
+}
+
+// regexSize estimates into how many instructions the quoted regular expression
+// compiles. What does not parse is left to the PromQL parser to complain about:
+// it fails before it compiles.
+func regexSize(quoted string) int {
+	if strings.IndexByte(quoted, '{') < 0 {
+		return len(quoted) // Without counted repetition, size follows length.
+	}
+	text, err := strutil.Unquote(quoted)
+	if err != nil {
+		return len(quoted)
+	}
+	re, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
+	if err != nil {
+		return len(quoted)
+	}
+	return instructions(re)
+}
+
+func instructions(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
+}

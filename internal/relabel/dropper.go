@@ -1,0 +1,174 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relabel
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	promrelabel "github.com/prometheus/prometheus/model/relabel"
+)
+
+// Dropper decides which series the rules of a profile drop. It decides exactly
+// as Prometheus's relabelling would with the profile's rules in order, but looks
+// rules up by metric name, so that a series whose name no rule lists costs one
+// map access.
+//
+// A Dropper never changes: any number of goroutines may use it.
+type Dropper struct {
+	profile Profile
+	rules   []compiledRule
+	// byName holds, for every metric name of the rules that list their names,
+	// those rules in order.
+	byName map[string][]int
+	// anyName holds the other rules in order.
+	anyName []int
+}
+
+// compiledRule is one rule in the two forms a Dropper uses: the regex over the
+// joined values, which is the definition, and where the regex can be taken
+// apart, one matcher per source label, which needs no joining.
+type compiledRule struct {
+	labels []string
+	joined promrelabel.Regexp
+	// parts has one matcher per source label, or is nil.
+	parts []*labels.FastRegexMatcher
+	// prefix is what the metric name must start with. It is used only if the
+	// name is the first source label, and is empty otherwise.
+	prefix string
+}
+
+// Compile checks the profile and makes it ready for use. The error is that of
+// Profile.Validate.
+func Compile(p Profile) (*Dropper, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Dropper{
+		profile: p,
+		rules:   make([]compiledRule, 0, len(p.Rules)),
+		byName:  map[string][]int{},
+	}
+	for i, r := range p.Rules {
+		c, names, err := compileRule(r)
+		if err != nil {
+			return nil, err
+		}
+		d.rules = append(d.rules, c)
+		if len(names) == 0 {
+			d.anyName = append(d.anyName, i)
+			continue
+		}
+		for _, n := range names {
+			d.byName[n] = append(d.byName[n], i)
+		}
+	}
+	return d, nil
+}
+
+// compileRule returns the rule's compiled form and, if the rule lists them, the
+// only metric names it can match.
+func compileRule(r Rule) (compiledRule, []string, error) {
+	cfg, err := r.RelabelConfig()
+	if err != nil {
+		return compiledRule{}, nil, err
+	}
+	source, pattern := r.effective()
+	c := compiledRule{labels: source, joined: cfg.Regex}
+	if c.parts, err = splitRegex(pattern, len(source)); err != nil {
+		return compiledRule{}, nil, err
+	}
+	if source[0] != model.MetricNameLabel {
+		return c, nil, nil
+	}
+	if c.prefix, err = literalPrefix(pattern); err != nil {
+		return compiledRule{}, nil, err
+	}
+	if c.parts == nil {
+		return c, nil, nil
+	}
+	names := c.parts[0].SetMatches()
+	for _, n := range names {
+		if strings.Contains(n, separator) {
+			return c, nil, nil
+		}
+	}
+	return c, names, nil
+}
+
+// literalPrefix returns what every string that matches the pattern starts with,
+// up to the first separator.
+func literalPrefix(pattern string) (string, error) {
+	// The prefix of an anchored regex is empty, so this one is not.
+	re, err := regexp.Compile("(?s:" + pattern + ")")
+	if err != nil {
+		return "", err
+	}
+	prefix, _ := re.LiteralPrefix()
+	prefix, _, _ = strings.Cut(prefix, separator)
+	return prefix, nil
+}
+
+// Profile returns the profile that the Dropper was compiled from. The rule
+// numbers that Drop returns are indices into its rules. Do not change it.
+func (d *Dropper) Profile() Profile {
+	return d.profile
+}
+
+// Drop reports whether the profile drops the series, and the index of the first
+// rule that does, or -1. The labels are those after the scrape pool's own
+// relabelling, target labels included.
+//
+// It allocates nothing unless a label that a candidate rule reads has ";" in
+// its value, or the rule's regex cannot be taken apart label by label.
+func (d *Dropper) Drop(lset labels.Labels) (rule int, drop bool) {
+	name := lset.Get(model.MetricNameLabel)
+	// A listed name has no ";". Where the series' name has one, a rule's regex
+	// sees a shorter name before it.
+	key := name
+	if i := strings.Index(name, separator); i >= 0 {
+		key = name[:i]
+	}
+	rule = -1
+	for _, i := range d.byName[key] {
+		if d.rules[i].matches(lset) {
+			rule = i
+			break
+		}
+	}
+	for _, i := range d.anyName {
+		if rule >= 0 && i > rule {
+			break
+		}
+		if c := &d.rules[i]; strings.HasPrefix(name, c.prefix) && c.matches(lset) {
+			rule = i
+			break
+		}
+	}
+	return rule, rule >= 0
+}
+
+// matches reports whether the rule drops the series.
+func (c *compiledRule) matches(lset labels.Labels) bool {
+	// As many as Prometheus keeps off the heap.
+	var onStack [16]string
+	values := onStack[:0]
+	separable := c.parts != nil
+	for _, l := range c.labels {
+		v := lset.Get(l)
+		separable = separable && !strings.Contains(v, separator)
+		values = append(values, v)
+	}
+	if !separable {
+		return c.joined.MatchString(strings.Join(values, separator))
+	}
+	for i, v := range values {
+		if !c.parts[i].MatchString(v) {
+			return false
+		}
+	}
+	return true
+}

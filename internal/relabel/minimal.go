@@ -1,0 +1,169 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relabel
+
+import "slices"
+
+// kubeletCadvisorJobs are the jobs that scrape the kubelet's built-in cAdvisor.
+// A stand-alone cAdvisor exports the same names with other things switched on,
+// and is usually scraped as "cadvisor": it is not in the list. An installation
+// that names its jobs otherwise keeps the series.
+func kubeletCadvisorJobs() []string {
+	return []string{"kubelet", "kubernetes-nodes-cadvisor", "integrations/kubernetes/cadvisor"}
+}
+
+// kubernetesJobs are the jobs that scrape the components of Kubernetes itself.
+func kubernetesJobs() []string {
+	return []string{
+		"apiserver",
+		"kube-apiserver",
+		"kubernetes-apiservers",
+		"kube-controller-manager",
+		"kube-scheduler",
+		"kube-proxy",
+		"kubelet",
+	}
+}
+
+// minimal is the profile of a default build, applied to every scrape pool, so a
+// rule is here only if
+//
+//   - no rule, dashboard or adapter configuration of the core set names its
+//     metric at all (testdata/core_selectors.txt), nor does any of the further
+//     dashboards and vendors' allow lists (testdata/wider_names.txt);
+//   - the name belongs to one exporter, or the rule is scoped by job;
+//   - it reads no le: a histogram loses all its buckets or none, so the
+//     spelling of a bound (30 before Prometheus 3, 30.0 since) cannot matter.
+func minimal() Profile {
+	return Profile{
+		Name:    ProfileMinimal,
+		Summary: "Drops only series that none of the widely used Kubernetes rules and dashboards can see.",
+		Rules:   slices.Concat(kubernetesRules(), cadvisorRules(), exporterRules()),
+	}
+}
+
+func kubernetesRules() []Rule {
+	return []Rule{
+		{
+			ID:           "apiserver-body-size-buckets",
+			Class:        ClassBucket,
+			SourceLabels: []string{"__name__"},
+			Regex:        "apiserver_request_body_size_bytes_bucket",
+			Reason:       "32 buckets per resource and verb that nothing reads; _sum and _count stay and give the mean size",
+		},
+		{
+			ID:           "apiserver-watch-buckets",
+			Class:        ClassBucket,
+			SourceLabels: []string{"__name__"},
+			Regex: "apiserver_watch_list_duration_seconds_bucket" +
+				"|apiserver_watch_cache_read_wait_seconds_bucket" +
+				"|apiserver_watch_events_sizes_bucket",
+			Reason: "alpha histograms of the watch path, buckets per resource that nothing reads; _sum and _count stay",
+		},
+		{
+			ID:           "rest-client-size-buckets",
+			Class:        ClassBucket,
+			SourceLabels: []string{"__name__"},
+			Regex:        "rest_client_(request|response)_size_bytes_bucket",
+			Jobs:         kubernetesJobs(),
+			Reason:       "alpha histograms per API host and verb in every Kubernetes process, buckets that nothing reads; _sum and _count stay",
+		},
+		{
+			ID:           "kubernetes-feature-gates",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex:        "kubernetes_feature_enabled",
+			Reason:       "one constant series per feature gate in every Kubernetes process, kubelets included; nothing reads it",
+		},
+		{
+			ID:           "go-godebug-counters",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex:        "go_godebug_non_default_behavior_[a-z0-9_]+_events_total",
+			Jobs:         kubernetesJobs(),
+			Reason:       "the Go runtime's GODEBUG counters, repeated by every Kubernetes process; nothing reads them",
+		},
+	}
+}
+
+func cadvisorRules() []Rule {
+	return []Rule{
+		{
+			ID:           "cadvisor-always-zero",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex: "container_tasks_state" +
+				"|container_cpu_load_(average|d_average)_10s" +
+				"|container_network_(tcp|tcp6|udp|udp6)_usage_total" +
+				"|container_network_advance_tcp_stats_total",
+			Jobs:   kubeletCadvisorJobs(),
+			Reason: "the kubelet's cAdvisor runs without the collectors behind these names: exported as zeros or not at all",
+		},
+		{
+			ID:           "cadvisor-unread",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex: "container_cpu_(system|user)_seconds_total" +
+				"|container_fs_io_(current|time_seconds_total|time_weighted_seconds_total)" +
+				"|container_fs_(reads|writes)_merged_total" +
+				"|container_fs_sector_(reads|writes)_total" +
+				"|container_memory_mapped_file" +
+				"|container_(file_descriptors|threads_max)",
+			Jobs:   kubeletCadvisorJobs(),
+			Reason: "per container and cgroup, read by nothing; kube-prometheus-stack drops them by default too",
+		},
+		{
+			ID:           "cadvisor-memory-failures-hierarchy",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__", "scope"},
+			Regex:        "container_memory_failures_total;hierarchy",
+			Jobs:         kubeletCadvisorJobs(),
+			Reason:       "page faults counted a second time, children included; nothing reads them, and scope=\"container\" stays",
+		},
+		{
+			// Told by the cgroup's path and not by empty pod, namespace or
+			// container labels: where the runtime does not give the kubelet those
+			// labels, every container has them empty. The paths listed hold no
+			// container under cgroupfs or systemd, whatever the runtime.
+			ID:           "cadvisor-system-cgroup-limits",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__", "id", "container", "pod"},
+			Regex: "container_(spec_memory_(limit|reservation_limit|swap_limit)_bytes" +
+				"|last_seen|processes|sockets|threads|ulimits_soft);" +
+				"(/kubepods(\\.slice)?" +
+				"|/kubepods/(besteffort|burstable)" +
+				"|/kubepods\\.slice/kubepods-(besteffort|burstable)\\.slice" +
+				"|/system\\.slice(/[^/;]+\\.service)?);;",
+			Jobs:   kubeletCadvisorJobs(),
+			Reason: "limits and process counts of the QoS and system cgroups, read by nothing; containers, pods and the root cgroup keep theirs",
+		},
+	}
+}
+
+func exporterRules() []Rule {
+	return []Rule{
+		{
+			ID:           "ksm-endpoint-ports",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex:        "kube_endpoint_(ports|address_available|address_not_ready)",
+			Reason:       "deprecated by kube-state-metrics and read by nothing; kube_endpoint_address, their replacement, stays",
+		},
+		{
+			ID:           "ksm-pod-tolerations",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex:        "kube_pod_tolerations",
+			Reason:       "two or more constant series for every pod of the cluster; nothing reads them",
+		},
+		{
+			ID:           "node-network-constants",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex: "node_network_(address_assign_type|device_id|iface_id|iface_link|iface_link_mode" +
+				"|name_assign_type|net_dev_group|protocol_type)",
+			Reason: "constants of a network interface, one of each per pod and node because every pod brings a virtual interface; nothing reads them",
+		},
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package promguard holds the flags of what promguard adds to Prometheus. The
+// off value of each gives upstream's behaviour.
+package promguard
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+
+	"github.com/prometheus/prometheus/internal/relabel"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promguard/deadline"
+	"github.com/prometheus/prometheus/promguard/walreplay"
+)
+
+// Flags are the values of promguard's flags, set when the application parses
+// its command line.
+type Flags struct {
+	apiTimeout model.Duration
+	walReplay  walreplay.Limit
+	dropRules  string
+}
+
+// AddFlags adds promguard's flags to the application.
+func AddFlags(a *kingpin.Application) *Flags {
+	f := &Flags{}
+	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
+		Default("30s").SetValue(&f.apiTimeout)
+	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
+		Default("auto").SetValue(&f.walReplay)
+	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), " or ")+".").
+		Default(relabel.ProfileMinimal).EnumVar(&f.dropRules, relabel.ProfileNames()...)
+	return f
+}
+
+// Log says which guards are in force.
+func (f *Flags) Log(logger *slog.Logger) {
+	logger.Info("promguard", "api_timeout", f.apiTimeout, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
+}
+
+// Deadlines returns the deadline of read requests, or nil for none.
+func (f *Flags) Deadlines(queryTimeout model.Duration, reg prometheus.Registerer) *deadline.Handlers {
+	return deadline.New(time.Duration(f.apiTimeout), time.Duration(queryTimeout), reg)
+}
+
+// CapWALReplay caps the processors and the replay concurrency until the
+// function it returns is called.
+func (f *Flags) CapWALReplay(concurrency *int, logger *slog.Logger, reg prometheus.Registerer) (restore func()) {
+	return walreplay.Cap(f.walReplay, concurrency, logger, reg)
+}
+
+// DropSeries returns what is applied to the labels of each series that a
+// scrape meets for the first time, or nil if nothing is to be dropped. Empty
+// labels mean that the series is dropped.
+func (f *Flags) DropSeries(reg prometheus.Registerer) (func(labels.Labels) labels.Labels, error) {
+	if f.dropRules == relabel.ProfileOff {
+		return nil, nil
+	}
+	profile, err := relabel.ProfileByName(f.dropRules)
+	if err != nil {
+		return nil, err
+	}
+	dropper, err := relabel.Compile(profile)
+	if err != nil {
+		return nil, fmt.Errorf("drop rules %s: %w", f.dropRules, err)
+	}
+	return relabel.NewCounted(dropper, reg).Apply, nil
+}

@@ -1,0 +1,87 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package walreplay caps the processors that the replay of the write-ahead log
+// uses. Replay passes small batches between goroutines, so that beyond some
+// number of processors more of them make it slower and cost more CPU time.
+package walreplay
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// AutoMax is the most processors that the limit auto lets the replay use.
+const AutoMax = 24
+
+// Limit is the most processors that the replay may use. It is the value of a
+// flag: auto, off, or a number.
+type Limit struct {
+	// procs is the number of processors; 0 means no limit.
+	procs int
+}
+
+// Set implements kingpin.Value.
+func (l *Limit) Set(s string) error {
+	switch s {
+	case "off":
+		l.procs = 0
+		return nil
+	case "auto":
+		l.procs = AutoMax
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is neither auto, off, nor a number of processors of at least 1", s)
+	}
+	l.procs = n
+	return nil
+}
+
+// String implements kingpin.Value.
+func (l *Limit) String() string {
+	switch l.procs {
+	case 0:
+		return "off"
+	case AutoMax:
+		return "auto"
+	default:
+		return strconv.Itoa(l.procs)
+	}
+}
+
+// Cap lowers GOMAXPROCS to the limit, and sets *concurrency, the replay
+// concurrency of the database about to be opened, to the same number. The
+// function that it returns restores GOMAXPROCS; call it when the database is
+// open or has failed to open.
+//
+// GOMAXPROCS is never raised: it already says what the container's CPU quota
+// or the operator allows.
+func Cap(limit Limit, concurrency *int, logger *slog.Logger, reg prometheus.Registerer) (restore func()) {
+	before := runtime.GOMAXPROCS(0)
+	capped := before
+	if limit.procs > 0 {
+		capped = min(before, limit.procs)
+		*concurrency = capped
+	}
+	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+		Name: "promguard_wal_replay_gomaxprocs",
+		Help: "Processors that the replay of the write-ahead log used at start.",
+	}).Set(float64(capped))
+	if capped == before {
+		logger.Info("WAL replay uses all processors", "gomaxprocs", before, "limit", limit.String())
+		return func() {}
+	}
+	runtime.GOMAXPROCS(capped)
+	logger.Info("WAL replay uses fewer processors", "gomaxprocs", capped, "after_replay", before, "limit", limit.String())
+	return func() {
+		runtime.GOMAXPROCS(before)
+		logger.Info("WAL replay has ended, all processors are used again", "gomaxprocs", before)
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	stopTimeout = 30 * time.Second
+	tailLines   = 10
+)
+
+// children are the processes that run. start and stop are called from one
+// goroutine.
+type children struct {
+	dir   string // for the logs
+	out   io.Writer
+	ended func(cause error) // called when a process ends that was not stopped
+	kids  []*child
+	stops atomic.Bool
+}
+
+type child struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+// start starts a process in a group of its own, so that a terminal's Ctrl-C
+// reaches only us, with its output in a log file.
+func (c *children) start(path string, args ...string) error {
+	name := filepath.Base(path)
+	logFile := filepath.Join(c.dir, name+".log")
+	log, err := os.Create(logFile)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // The process has its own.
+	k := &child{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
+	k.cmd.Stdout, k.cmd.Stderr = log, log
+	k.cmd.SysProcAttr = childAttr()
+	if err := k.cmd.Start(); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "started %s, log in %s\n", name, logFile)
+	c.kids = append(c.kids, k)
+	go func() {
+		err := k.cmd.Wait()
+		how := "exit status 0"
+		if err != nil {
+			how = err.Error()
+		}
+		close(k.done)
+		if !c.stops.Load() {
+			c.ended(fmt.Errorf("%s stopped (%s); its last log lines:\n%s", name, how, tail(logFile)))
+		}
+	}()
+	return nil
+}
+
+// stop ends the processes, the last one first, and waits for them. A process
+// that takes too long, and all of them at another signal, are killed.
+func (c *children) stop(signals <-chan os.Signal) {
+	c.stops.Store(true)
+	for i := len(c.kids) - 1; i >= 0; i-- {
+		k := c.kids[i]
+		select {
+		case <-k.done:
+			continue
+		default:
+		}
+		fmt.Fprintf(c.out, "stopping %s\n", k.name)
+		k.signal(syscall.SIGTERM)
+		select {
+		case <-k.done:
+		case <-signals:
+			k.signal(syscall.SIGKILL)
+		case <-time.After(stopTimeout):
+			fmt.Fprintf(c.out, "%s did not stop within %s; killing it\n", k.name, stopTimeout)
+			k.signal(syscall.SIGKILL)
+		}
+		<-k.done
+	}
+}
+
+// tail is the end of a log, indented.
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "  " + err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	lines = lines[max(0, len(lines)-tailLines):]
+	return "  " + strings.Join(lines, "\n  ")
+}

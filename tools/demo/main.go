@@ -1,0 +1,220 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo starts a guarded Prometheus on this machine: something to scrape,
+// the patched Prometheus, and the guard in front of it. It is what make run runs,
+// and is no way to deploy any of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// config are the command's flags.
+type config struct {
+	Bin            string
+	Data           string
+	Exposition     string
+	Series         int
+	Churn          float64
+	ScrapeInterval time.Duration
+
+	PrometheusPort, GuardPort, TelemetryPort, ExpositionPort int
+}
+
+func init() {
+	// Children are killed when the thread that started them ends; the main
+	// thread ends with the process.
+	runtime.LockOSThread()
+}
+
+func main() {
+	c, err := parse(os.Args[1:], os.Stdout)
+	if err == nil {
+		err = run(c, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo: error:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, usage io.Writer) (config, error) {
+	var c config
+	app := kingpin.New("demo", "Start a guarded Prometheus on this machine, with a modelled Kubernetes cluster, or an exposition of yours, to scrape.")
+	app.HelpFlag.Short('h')
+	app.UsageWriter(usage)
+	app.Flag("bin", "Directory of the binaries prometheus and promguard.").Default("bin").StringVar(&c.Bin)
+	app.Flag("data", "Directory for the time series database, the configuration and the logs.").Default("data").StringVar(&c.Data)
+	app.Flag("exposition", "Scrape this instead of the modelled cluster: a file in the text format, a directory of *.prom files (a job each), or a URL.").PlaceHolder("FILE|DIR|URL").StringVar(&c.Exposition)
+	app.Flag("series", "Series of the modelled cluster.").Default("50000").IntVar(&c.Series)
+	app.Flag("churn", "Share of the modelled cluster's pods that is replaced per hour.").Default("1").Float64Var(&c.Churn)
+	app.Flag("scrape-interval", "How often everything is scraped.").Default("10s").DurationVar(&c.ScrapeInterval)
+	app.Flag("prometheus.port", "Port of Prometheus.").Default("9090").IntVar(&c.PrometheusPort)
+	app.Flag("guard.port", "Port of the guard.").Default("9091").IntVar(&c.GuardPort)
+	app.Flag("telemetry.port", "Port of the guard's own metrics.").Default("9092").IntVar(&c.TelemetryPort)
+	app.Flag("exposition.port", "Port of what is scraped.").Default("9093").IntVar(&c.ExpositionPort)
+	if _, err := app.Parse(args); err != nil {
+		return config{}, fmt.Errorf("%w, try --help", err)
+	}
+	if c.ScrapeInterval < time.Second {
+		return config{}, fmt.Errorf("--scrape-interval must be 1s or more, got %s", c.ScrapeInterval)
+	}
+	return c, nil
+}
+
+// loopback is the address of a port that only this machine can reach.
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// run starts everything, waits for a signal or for one of the processes to end,
+// and stops everything.
+func run(c config, out io.Writer) (err error) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+
+	src, err := newSource(c)
+	if err != nil {
+		return err
+	}
+	if err := checkBinaries(c); err != nil {
+		return err
+	}
+	listener, err := claimPorts(c)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: src.handler, ReadHeaderTimeout: 10 * time.Second}
+	defer server.Close()
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serving the exposition: %w", err))
+		}
+	}()
+
+	kids := &children{dir: filepath.Join(c.Data, "demo"), out: out, ended: cancel}
+	defer func() {
+		cancel(nil)
+		kids.stop(signals)
+	}()
+	go func() {
+		// The first signal ends the run; stop reads the second one.
+		select {
+		case <-signals:
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+
+	if err := start(ctx, c, src, kids, out); err == nil {
+		printTour(out, c, src)
+		<-ctx.Done()
+	} else if ctx.Err() == nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, errInterrupted) {
+		return cause
+	}
+	return nil
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// start brings the processes up, one after the other.
+func start(ctx context.Context, c config, src source, kids *children, out io.Writer) error {
+	if err := os.MkdirAll(kids.dir, 0o777); err != nil {
+		return err
+	}
+	configFile := filepath.Join(kids.dir, "prometheus.yml")
+	yaml, err := prometheusConfig(c, src)
+	if err != nil {
+		return err
+	}
+	// It may hold a password.
+	if err := os.WriteFile(configFile, yaml, 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, src.what)
+	prometheus := "http://" + loopback(c.PrometheusPort)
+	err = kids.start(filepath.Join(c.Bin, "prometheus"), "--config.file="+configFile,
+		"--storage.tsdb.path="+filepath.Join(c.Data, "prometheus"), "--web.listen-address="+loopback(c.PrometheusPort))
+	if err != nil {
+		return err
+	}
+	if err := waitFor(ctx, out, "prometheus to be ready", ready(prometheus+"/-/ready")); err != nil {
+		return err
+	}
+	err = kids.start(filepath.Join(c.Bin, "promguard"), "serve", "--upstream.url="+prometheus,
+		"--web.listen-address="+loopback(c.GuardPort), "--web.telemetry-address="+loopback(c.TelemetryPort))
+	if err != nil {
+		return err
+	}
+	if err := waitFor(ctx, out, "promguard to be ready", ready("http://"+loopback(c.TelemetryPort)+"/-/ready")); err != nil {
+		return err
+	}
+	return waitFor(ctx, out, "the first scrape of all targets", scraped(prometheus))
+}
+
+// checkBinaries says what to build if something is missing.
+func checkBinaries(c config) error {
+	for _, name := range []string{"prometheus", "promguard"} {
+		path := filepath.Join(c.Bin, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%w; make %s builds it, --bin names another directory", err, name)
+		}
+		if info.IsDir() || info.Mode()&0o111 == 0 {
+			return fmt.Errorf("%s is not executable; make %s builds it", path, name)
+		}
+	}
+	return nil
+}
+
+// claimPorts takes the exposition's port and tries the others.
+func claimPorts(c config) (net.Listener, error) {
+	var kept net.Listener
+	for _, p := range []struct {
+		flag string
+		port int
+	}{
+		{"--prometheus.port", c.PrometheusPort},
+		{"--guard.port", c.GuardPort},
+		{"--telemetry.port", c.TelemetryPort},
+		{"--exposition.port", c.ExpositionPort},
+	} {
+		if p.port < 1 || p.port > 65535 {
+			return nil, fmt.Errorf("%s must be from 1 to 65535, got %d", p.flag, p.port)
+		}
+		l, err := net.Listen("tcp", loopback(p.port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("port %d is in use; stop what uses it, or name another one with %s", p.port, p.flag)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.flag, err)
+		}
+		if p.port == c.ExpositionPort {
+			kept = l
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}

@@ -1,0 +1,129 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command patches makes, exports, checks, tests and builds the patched tree.
+// It is called by the Makefile.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/patchset"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "patches:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags of all subcommands.
+type options struct {
+	root, dir, tree, source string
+	discard                 bool
+	out, tags               string
+}
+
+func run(ctx context.Context, args []string) error {
+	var o options
+	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build.")
+	app.Flag("root", "Root of the repository.").Default(".").StringVar(&o.root)
+	app.Flag("dir", "Directory of the patch set, below the root.").Default("prometheus-patches").StringVar(&o.dir)
+	app.Flag("tree", "Patched tree, below the root.").Default("build/prometheus").StringVar(&o.tree)
+	app.Flag("source", "Upstream's unpacked source. Empty: the module that go.mod pins.").StringVar(&o.source)
+
+	apply := app.Command("apply", "Make the patched tree, or bring it up to date.")
+	apply.Flag("discard", "Discard edits in the tree that were not exported.").BoolVar(&o.discard)
+	app.Command("export", "Write the tree's commits and new files back into the patch set.")
+	app.Command("verify", "Check every patch's message, and that apply and export give the same files.")
+	app.Command("test", "Run the tests that the patches name, in the tree.")
+	build := app.Command("build", "Build the tree's binaries.")
+	build.Flag("out", "Directory for the binaries.").Default("bin").StringVar(&o.out)
+	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.tags)
+	app.Command("version", "Print the version that builds are stamped with.")
+
+	command, err := app.Parse(args)
+	if err != nil {
+		return err
+	}
+	return o.run(ctx, command)
+}
+
+func (o options) run(ctx context.Context, command string) error {
+	set, err := patchset.Load(o.root, filepath.Join(o.root, o.dir))
+	if err != nil {
+		return err
+	}
+	tree := patchset.Tree{Dir: filepath.Join(o.root, o.tree)}
+	switch command {
+	case "apply":
+		return o.apply(ctx, set, tree)
+	case "export":
+		written, err := set.Export(ctx, tree)
+		for _, path := range written {
+			fmt.Println("exported", path)
+		}
+		return err
+	case "verify":
+		source, err := o.sourceOf(ctx, set)
+		if err != nil {
+			return err
+		}
+		if err := set.Verify(ctx, source); err != nil {
+			return err
+		}
+		fmt.Printf("%d patches apply to %s %s and export to the same files\n", len(set.Patches), set.Upstream.Module, set.Upstream.Version)
+		return nil
+	case "test":
+		return set.Test(ctx, tree, os.Stdout)
+	case "build":
+		return o.build(ctx, set, tree)
+	default:
+		fmt.Println(set.Upstream.ProductVersion())
+		return nil
+	}
+}
+
+func (o options) sourceOf(ctx context.Context, set *patchset.Set) (string, error) {
+	if o.source != "" {
+		return filepath.Abs(o.source)
+	}
+	return set.Source(ctx)
+}
+
+func (o options) apply(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	source, err := o.sourceOf(ctx, set)
+	if err != nil {
+		return err
+	}
+	applied, err := set.Apply(ctx, source, tree, o.discard)
+	if err != nil {
+		return err
+	}
+	if applied {
+		fmt.Printf("%s: %s with %d patches\n", o.tree, set.Upstream.Tag, len(set.Patches))
+	}
+	return nil
+}
+
+func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n",
+		set.Upstream.Module, set.Upstream.ProductVersion(), o.out)
+	start := time.Now()
+	if err := set.Build(ctx, tree, filepath.Join(o.root, o.out), o.tags, os.Stdout); err != nil {
+		return fmt.Errorf("building the patched tree: %w", err)
+	}
+	fmt.Printf("built in %s\n", time.Since(start).Round(time.Second))
+	return nil
+}
