@@ -4,10 +4,10 @@
 package proxy
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -20,10 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// Started by init functions of packages behind Prometheus's API.
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-	)
+	goleak.VerifyTestMain(m)
 }
 
 // guard is a Proxy on a real listener.
@@ -99,12 +96,19 @@ func (g *guard) get(t testing.TB, pathAndQuery string) answer {
 	return do(t, g.Client(), req)
 }
 
-func (g *guard) post(t testing.TB, path string, form url.Values) answer {
+// requireEnvelope checks that a is an error as Prometheus writes it and that its
+// text has all parts.
+func requireEnvelope(t testing.TB, a answer, errorType string, parts ...string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodPost, g.URL+path, strings.NewReader(form.Encode()))
-	require.NoError(t, err)
-	req.Header.Set("Content-Type", formType)
-	return do(t, g.Client(), req)
+	require.Equal(t, "application/json", a.header.Get("Content-Type"))
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.body), &got), a.body)
+	require.Equal(t, "error", got["status"])
+	require.Equal(t, errorType, got["errorType"])
+	require.Len(t, got, 3, "no data key: it would hide the message in Grafana")
+	for _, part := range parts {
+		require.Contains(t, got["error"], part)
+	}
 }
 
 // value returns the value of a counter or gauge with these labels, in order of
@@ -129,4 +133,18 @@ func (g *guard) value(t testing.TB, name string, labels ...string) float64 {
 	}
 	t.Fatalf("no series %s%v", name, labels)
 	return 0
+}
+
+func newRequest(t testing.TB, method, root, path, params string) *http.Request {
+	t.Helper()
+	target, body := root+apiPrefix+path+"?"+params, ""
+	if method == http.MethodPost {
+		target, body = root+apiPrefix+path, params
+	}
+	req, err := http.NewRequest(method, target, strings.NewReader(body))
+	require.NoError(t, err)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", formType)
+	}
+	return req
 }

@@ -70,11 +70,7 @@ func (o options) run(ctx context.Context, command string) error {
 	case "apply":
 		return o.apply(ctx, set, tree)
 	case "export":
-		written, err := set.Export(ctx, tree)
-		for _, path := range written {
-			fmt.Println("exported", path)
-		}
-		return err
+		return o.export(ctx, set, tree)
 	case "verify":
 		source, err := o.sourceOf(ctx, set)
 		if err != nil {
@@ -115,6 +111,24 @@ func (o options) apply(ctx context.Context, set *patchset.Set, tree patchset.Tre
 		fmt.Printf("%s: %s with %d patches\n", o.tree, set.Upstream.Tag, len(set.Patches))
 	}
 	return nil
+}
+
+// export writes the tree back and makes it anew from what was written, so that
+// the next apply finds no work in it that is in no patch.
+func (o options) export(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	written, err := set.Export(ctx, tree)
+	for _, path := range written {
+		fmt.Println("exported", path)
+	}
+	if err != nil {
+		return err
+	}
+	set, err = patchset.Load(set.Root, set.Dir)
+	if err != nil {
+		return err
+	}
+	o.discard = true
+	return o.apply(ctx, set, tree)
 }
 
 func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {

@@ -34,7 +34,7 @@ func AddFlags(a *kingpin.Application) *Flags {
 	f := &Flags{}
 	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
 		Default("30s").SetValue(&f.apiTimeout)
-	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
+	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
 		Default("auto").SetValue(&f.walReplay)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), " or ")+".").
 		Default(relabel.ProfileMinimal).EnumVar(&f.dropRules, relabel.ProfileNames()...)

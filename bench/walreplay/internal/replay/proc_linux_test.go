@@ -21,14 +21,18 @@ func rusage(t *testing.T) syscall.Rusage {
 }
 
 func TestCPUClockAgreesWithTheKernelsAccounts(t *testing.T) {
-	for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; {
+	used := func() time.Duration {
+		ru := rusage(t)
+		return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	}
+	for used() < 100*time.Millisecond {
 		runtime.Gosched()
 	}
+	before := used()
 	got, err := cpuTime(os.Getpid())
 	require.NoError(t, err)
-	ru := rusage(t)
-	require.InDelta(t, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()).Seconds(), got.Seconds(), 0.05)
-	require.Greater(t, got, 50*time.Millisecond)
+	// The kernel's accounts may lag by a tick per thread.
+	require.InDelta(t, before.Seconds(), got.Seconds(), 0.05)
 }
 
 func TestContextSwitchesAgreeWithTheKernelsAccounts(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -38,10 +37,10 @@ func (*ExceededError) Is(target error) bool { return target == context.DeadlineE
 
 type boundKey struct{}
 
-// bind returns the request's context with a deadline and the mark of Bounds. A
-// client that leaves ends it too.
-func bind(r *http.Request, e *ExceededError) (context.Context, context.CancelFunc) {
-	ctx := context.WithValue(r.Context(), boundKey{}, true)
+// Bind returns ctx with the deadline e.Timeout, whose cause is e, and with the
+// mark of Bounds.
+func Bind(ctx context.Context, e *ExceededError) (context.Context, context.CancelFunc) {
+	ctx = context.WithValue(ctx, boundKey{}, true)
 	return context.WithTimeoutCause(ctx, e.Timeout, e)
 }
 

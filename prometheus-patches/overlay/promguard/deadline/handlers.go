@@ -122,7 +122,7 @@ func (e endpoint) bound(next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		}
-		ctx, cancel := bind(r, cause)
+		ctx, cancel := Bind(r.Context(), cause)
 		defer cancel()
 		bw := &writer{ResponseWriter: w, ctx: ctx, endpoint: e}
 		// A Write that waits for the client does not look at the context.

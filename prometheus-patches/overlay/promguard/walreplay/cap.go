@@ -17,42 +17,54 @@ import (
 )
 
 // AutoMax is the most processors that the limit auto lets the replay use.
+// Replay has one worker for each, and two goroutines that feed them all.
 const AutoMax = 24
 
 // Limit is the most processors that the replay may use. It is the value of a
 // flag: auto, off, or a number.
 type Limit struct {
-	// procs is the number of processors; 0 means no limit.
+	auto bool
+	// procs is the number of processors; 0 means off unless auto is set.
 	procs int
 }
 
 // Set implements kingpin.Value.
 func (l *Limit) Set(s string) error {
 	switch s {
-	case "off":
-		l.procs = 0
-		return nil
-	case "auto":
-		l.procs = AutoMax
+	case "off", "auto":
+		*l = Limit{auto: s == "auto"}
 		return nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
 		return fmt.Errorf("%q is neither auto, off, nor a number of processors of at least 1", s)
 	}
-	l.procs = n
+	*l = Limit{procs: n}
 	return nil
 }
 
 // String implements kingpin.Value.
 func (l *Limit) String() string {
-	switch l.procs {
-	case 0:
-		return "off"
-	case AutoMax:
+	switch {
+	case l.auto:
 		return "auto"
+	case l.procs == 0:
+		return "off"
 	default:
 		return strconv.Itoa(l.procs)
+	}
+}
+
+// of returns how many of procs processors the replay may use.
+func (l *Limit) of(procs int) int {
+	switch {
+	case l.auto:
+		// More processors than the machine has only make it slower.
+		return min(procs, runtime.NumCPU(), AutoMax)
+	case l.procs == 0:
+		return procs
+	default:
+		return min(procs, l.procs)
 	}
 }
 
@@ -65,9 +77,8 @@ func (l *Limit) String() string {
 // or the operator allows.
 func Cap(limit Limit, concurrency *int, logger *slog.Logger, reg prometheus.Registerer) (restore func()) {
 	before := runtime.GOMAXPROCS(0)
-	capped := before
-	if limit.procs > 0 {
-		capped = min(before, limit.procs)
+	capped := limit.of(before)
+	if limit != (Limit{}) {
 		*concurrency = capped
 	}
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
