@@ -16,6 +16,8 @@ import (
 const (
 	probeEvery   = 5 * time.Second
 	probeTimeout = 4 * time.Second
+	// waitProbeEvery is how often to probe while nothing is served yet.
+	waitProbeEvery = 500 * time.Millisecond
 	// staleAfter is how old the last answer to a probe may be.
 	staleAfter = 3 * probeEvery
 )
@@ -57,15 +59,20 @@ func (p *Proxy) Probe(ctx context.Context) error {
 // the error of the last probe. With wait 0 it probes once.
 func (p *Proxy) WaitUpstream(ctx context.Context, wait time.Duration) error {
 	giveUp := time.Now().Add(wait)
+	var nextLog time.Time
 	for {
 		err := p.Probe(ctx)
-		left := time.Until(giveUp)
+		now := time.Now()
+		left := giveUp.Sub(now)
 		if err == nil || left <= 0 || ctx.Err() != nil {
 			return err
 		}
-		p.logger.Warn("Waiting for the upstream server", "left", left.Round(time.Second), "err", err)
+		if now.After(nextLog) {
+			p.logger.Warn("Waiting for the upstream server", "left", left.Round(time.Second), "err", err)
+			nextLog = now.Add(probeEvery)
+		}
 		select {
-		case <-time.After(min(left, probeEvery)):
+		case <-time.After(min(left, waitProbeEvery)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

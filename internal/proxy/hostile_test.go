@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -255,5 +257,15 @@ func requireSameView(t *testing.T, before *http.Request, q *request) {
 	for _, name := range q.endpoint.lists {
 		require.Equal(t, before.Form[name], after.Form[name], name)
 		require.Equal(t, before.Form[name], q.all(name), name)
+	}
+}
+
+func TestEveryLimitHasItsPage(t *testing.T) {
+	for _, limit := range querylimit.Limits() {
+		page := (&querylimit.Refusal{Limit: limit}).Doc()
+		path := filepath.Join("..", "..", "docs", "limits", filepath.Base(page))
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(text), "# "+limit+"\n"), path)
 	}
 }

@@ -39,6 +39,14 @@ func (c Class) String() string {
 	return "Class(" + strconv.Itoa(int(c)) + ")"
 }
 
+// Go's HTTP server, and so Prometheus, takes a form of more than 10 MiB and a
+// request of more than 10000 parameters for one without any. Escaping can make a
+// form three times as long on its way.
+const (
+	MaxRequestBytes = 10 << 20 / 3
+	MaxParameters   = 10_000
+)
+
 // Bound is a limit on a number: a request may have at most Max.
 type Bound struct {
 	Mode Mode
@@ -64,9 +72,10 @@ type Options struct {
 	// RegexSize bounds the instructions that the regular expressions of a
 	// request compile into; Max is 1 to MaxRegexSize.
 	RegexSize Bound
-	// RequestBytesMax is the longest query string plus body in bytes, at least 1.
+	// RequestBytesMax is the longest query string plus body in bytes, 1 to
+	// MaxRequestBytes.
 	RequestBytesMax int
-	// ParametersMax is the largest number of parameters, at least 1.
+	// ParametersMax is the largest number of parameters, 1 to MaxParameters.
 	ParametersMax int
 }
 
@@ -107,11 +116,11 @@ func New(opts Options) (*Policy, error) {
 			return nil, fmt.Errorf("%s is %d: use 1 to %d", l.name, b.Max, l.ceiling)
 		}
 	}
-	if n := opts.RequestBytesMax; n < 1 {
-		return nil, fmt.Errorf("%s is %d: use at least 1 byte", LimitRequestBytes, n)
+	if n := opts.RequestBytesMax; n < 1 || n > MaxRequestBytes {
+		return nil, fmt.Errorf("%s is %d: use 1 to %d", LimitRequestBytes, n, MaxRequestBytes)
 	}
-	if n := opts.ParametersMax; n < 1 {
-		return nil, fmt.Errorf("%s is %d: use at least 1", LimitParameters, n)
+	if n := opts.ParametersMax; n < 1 || n > MaxParameters {
+		return nil, fmt.Errorf("%s is %d: use 1 to %d", LimitParameters, n, MaxParameters)
 	}
 	p := &Policy{opts: opts}
 	p.opts.EqualityLabels = append([]string(nil), opts.EqualityLabels...)

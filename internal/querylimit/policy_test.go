@@ -41,8 +41,10 @@ func TestInvalidOptionIsNamedWithItsValueAndWhatIsAllowed(t *testing.T) {
 		{"too many query bytes", func(o *Options) { o.QueryBytes.Max = 2 << 20 }, `query_bytes is 2097152: use 1 to 1048576`},
 		{"too many operators", func(o *Options) { o.QueryOperators.Max = 20_000 }, `query_operators is 20000: use 1 to 10000`},
 		{"no regular expressions", func(o *Options) { o.RegexSize.Max = 0 }, `regex_size is 0: use 1 to 1000000`},
-		{"no request bytes", func(o *Options) { o.RequestBytesMax = 0 }, `request_bytes is 0: use at least 1 byte`},
-		{"no parameters", func(o *Options) { o.ParametersMax = 0 }, `parameters is 0: use at least 1`},
+		{"no request bytes", func(o *Options) { o.RequestBytesMax = 0 }, `request_bytes is 0: use 1 to 3495253`},
+		{"too many request bytes", func(o *Options) { o.RequestBytesMax = 4 << 20 }, `request_bytes is 4194304: use 1 to 3495253`},
+		{"too many parameters", func(o *Options) { o.ParametersMax = 10_001 }, `parameters is 10001: use 1 to 10000`},
+		{"no parameters", func(o *Options) { o.ParametersMax = 0 }, `parameters is 0: use 1 to 10000`},
 		{"bad label", func(o *Options) { o.EqualityLabels = []string{""} }, `equality label "" is not a label name`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -336,4 +336,3 @@ func TestModeWarnAnswersWithTheWarningInTheEnvelope(t *testing.T) {
 		require.Contains(t, got.Warnings[0], `limit selectivity: the selector {le!=""}`)
 	}
 }
-

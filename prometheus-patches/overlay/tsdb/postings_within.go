@@ -5,14 +5,16 @@ package tsdb
 
 import (
 	"context"
+	"slices"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promguard/deadline"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/index"
 )
 
-// checkPostingsEvery is how many postings are read between two looks at the
-// context. Reading so many takes well under a millisecond.
+// checkPostingsEvery is how many postings are read, or series compared, between
+// two looks at the context. So many take well under a millisecond.
 const checkPostingsEvery = 1024
 
 // postingsWithin returns p such that it ends with the context's cause soon
@@ -28,6 +30,27 @@ func postingsWithin(ctx context.Context, p index.Postings) index.Postings {
 	return &boundPostings{Postings: p, ctx: ctx}
 }
 
+// sortWithin sorts the series that were read from p by their labels. Sorting a
+// million series takes seconds. For postings of postingsWithin it gives up soon
+// after the context is done, and returns its cause.
+func sortWithin(p index.Postings, series []*memSeries) error {
+	bound, ok := p.(*boundPostings)
+	if !ok {
+		slices.SortFunc(series, compareLabels)
+		return nil
+	}
+	slices.SortFunc(series, func(a, b *memSeries) int {
+		// To the sort, equal elements are in order: it ends in one pass.
+		if bound.done() {
+			return 0
+		}
+		return compareLabels(a, b)
+	})
+	return bound.err
+}
+
+func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }
+
 type boundPostings struct {
 	index.Postings
 	ctx  context.Context
@@ -35,7 +58,7 @@ type boundPostings struct {
 	err  error
 }
 
-// done counts a posting and says whether the context has ended.
+// done counts a step and says whether the context has ended.
 func (p *boundPostings) done() bool {
 	if p.err == nil && p.read%checkPostingsEvery == 0 && p.ctx.Err() != nil {
 		p.err = context.Cause(p.ctx)

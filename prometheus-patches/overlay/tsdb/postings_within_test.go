@@ -5,11 +5,14 @@ package tsdb
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promguard/deadline"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/index"
@@ -58,6 +61,29 @@ func TestPostingsWithinEndSoonAfterTheClientHasLeft(t *testing.T) {
 			require.False(t, next(p, i+1), "ended postings stay ended")
 		})
 	}
+}
+
+func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
+	ctx, cancel := deadline.Bind(t.Context(), &deadline.ExceededError{Timeout: time.Hour})
+	defer cancel()
+	series := make([]*memSeries, 0, 50000)
+	for i := range cap(series) {
+		series = append(series, &memSeries{lset: labels.FromStrings("i", fmt.Sprint((i*7919)%cap(series)))})
+	}
+	want := slices.Clone(series)
+	slices.SortFunc(want, compareLabels)
+
+	got := slices.Clone(series)
+	require.NoError(t, sortWithin(postingsWithin(ctx, index.EmptyPostings()), got))
+	require.Equal(t, want, got)
+	got = slices.Clone(series)
+	require.NoError(t, sortWithin(index.EmptyPostings(), got))
+	require.Equal(t, want, got)
+
+	cancel()
+	p := postingsWithin(ctx, index.EmptyPostings())
+	require.ErrorIs(t, sortWithin(p, slices.Clone(series)), context.Canceled)
+	require.Less(t, p.(*boundPostings).read, 10*len(series), "the sort ends instead of comparing on")
 }
 
 func TestPostingsWithinLeavesAllOtherContextsAlone(t *testing.T) {

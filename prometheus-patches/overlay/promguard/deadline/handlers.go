@@ -115,7 +115,7 @@ func (e endpoint) bound(next http.HandlerFunc) http.HandlerFunc {
 		inFlight.Inc()
 		defer inFlight.Dec()
 
-		cause := &ExceededError{Method: r.Method, Endpoint: r.URL.Path, Timeout: e.timeout, Source: e.source}
+		cause := &ExceededError{Method: r.Method, Endpoint: e.name, Timeout: e.timeout, Source: e.source}
 		if e.ownTimeout {
 			if err := shorten(cause, r); err != nil {
 				e.respond(w, http.StatusBadRequest, "bad_data", err)

@@ -1,0 +1,182 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const emptyConfig = "global: {}\n"
+
+// requests that dashboards make, each with a fixed time so that two servers on
+// the same data give the same answer.
+func requests(t *testing.T, s *server) []string {
+	t.Helper()
+	newest := metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)
+	at := func(offset float64) string {
+		b, err := json.Marshal(newest + offset)
+		require.NoError(t, err)
+		return string(b)
+	}
+	values := func(kv ...string) string {
+		v := url.Values{}
+		for i := 0; i < len(kv); i += 2 {
+			v.Add(kv[i], kv[i+1])
+		}
+		return v.Encode()
+	}
+	return []string{
+		"query?" + values("query", `count by (job) ({__name__=~"kube_pod_info|up"})`, "time", at(0)),
+		"query?" + values("query", `kube_pod_info{namespace!=""}`, "time", at(0), "limit", "7"),
+		"query?" + values("query", `histogram_quantile(0.9, sum by (le) (apiserver_request_duration_seconds_bucket))`, "time", at(0)),
+		"query?" + values("query", `"<html> & more"`, "time", at(0)),
+		"query_range?" + values("query", `sum by (namespace) (kube_pod_info)`, "start", at(-60), "end", at(0), "step", "15"),
+		"query_range?" + values("query", `kube_pod_info`, "start", at(-30), "end", at(0), "step", "15s"),
+		"query_exemplars?" + values("query", `kube_pod_info`, "start", at(-60), "end", at(0)),
+		"series?" + values("match[]", `kube_pod_info`),
+		"series?" + values("match[]", `kube_pod_info`, "match[]", `up`, "limit", "10"),
+		"labels?" + values("match[]", `kube_pod_info`),
+		"label/namespace/values?" + values("limit", "3"),
+		"label/__name__/values",
+		"metadata?limit=5",
+		"format_query?" + values("query", `sum(up)by(job)`),
+		"query?" + values("query", `sum(`),
+		"query_range?" + values("query", `up`, "start", "soon", "end", "1", "step", "1"),
+		"series?" + values("match[]", `{job=`),
+	}
+}
+
+// body leaves out what two processes may say differently.
+func body(a answer) string { return strings.TrimSpace(a.body) }
+
+func TestEveryHistogramIsRefusedByTheGuardOnEveryEndpoint(t *testing.T) {
+	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+	const selector = `{le!=""}`
+	m, q := "match[]="+url.QueryEscape(selector), "query="+url.QueryEscape("count("+selector+")")
+	for _, path := range []string{
+		"series?" + m, "labels?" + m, "label/pod/values?" + m, "query?" + q,
+		"query_range?start=0&end=60&step=15&" + q, "query_exemplars?start=0&end=60&" + q,
+	} {
+		a := get(t, g.url+"/api/v1/"+path)
+		require.Equal(t, http.StatusUnprocessableEntity, a.code, "%s: %s", path, a.body)
+		var envelope map[string]any
+		require.NoError(t, json.Unmarshal([]byte(a.body), &envelope))
+		require.Equal(t, "error", envelope["status"])
+		require.NotContains(t, envelope, "data")
+		require.Contains(t, envelope["error"], selector, "the refusal names what it refuses")
+		require.Contains(t, envelope["error"], "Name a metric", "the refusal says what to do")
+	}
+	endpoint, form := g.url+"/api/v1/series", m
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, endpoint, form).code)
+}
+
+func TestSensibleRequestsPassTheGuardByteForByte(t *testing.T) {
+	p := prometheus(t, clusterData(t), emptyConfig)
+	g := guard(t, p)
+	for _, path := range requests(t, p) {
+		direct, guarded := get(t, p.url+"/api/v1/"+path), get(t, g.url+"/api/v1/"+path)
+		require.Equal(t, direct.code, guarded.code, path)
+		require.Equal(t, body(direct), body(guarded), path)
+		require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"), path)
+		endpoint, form, _ := strings.Cut(path, "?")
+		if strings.HasPrefix(endpoint, "query") || endpoint == "series" || endpoint == "labels" {
+			direct, guarded = post(t, p.url+"/api/v1/"+endpoint, form), post(t, g.url+"/api/v1/"+endpoint, form)
+			require.Equal(t, direct.code, guarded.code, path)
+			require.Equal(t, body(direct), body(guarded), "POST %s", path)
+		}
+	}
+}
+
+func TestDeadlineChangesNoAnswerThatIsInTime(t *testing.T) {
+	off := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=0", "--guard.drop-rules=off", "--guard.wal-replay-gomaxprocs=off")
+	on := prometheus(t, clusterData(t), emptyConfig)
+	for _, path := range requests(t, off) {
+		want, got := get(t, off.url+"/api/v1/"+path), get(t, on.url+"/api/v1/"+path)
+		require.Equal(t, want.code, got.code, path)
+		require.Equal(t, want.body, got.body, path)
+	}
+}
+
+// Selectors that take the server long: all series, and all of them sorted.
+var heavy = map[string]string{
+	"one selector":  "match[]=" + url.QueryEscape(`{job!=""}`),
+	"two selectors": "match[]=" + url.QueryEscape(`{job!=""}`) + "&match[]=" + url.QueryEscape(`{instance!=""}`),
+}
+
+func TestReadIsAnsweredWith503AtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	off := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=0")
+	on := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=100ms")
+	for name, query := range heavy {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Now()
+			a := get(t, off.url+"/api/v1/series?"+query)
+			upstream := time.Since(begin)
+			require.Equal(t, http.StatusOK, a.code)
+			require.Greater(t, upstream, timeout, "too little data for a test of the deadline")
+
+			begin = time.Now()
+			a = get(t, on.url+"/api/v1/series?"+query)
+			took := time.Since(begin)
+			require.Equal(t, http.StatusServiceUnavailable, a.code, "in %s, upstream in %s", took, upstream)
+			var envelope map[string]string
+			require.NoError(t, json.Unmarshal([]byte(a.body), &envelope))
+			require.Equal(t, "timeout", envelope["errorType"])
+			for _, part := range []string{"/api/v1/series", "100ms", "--guard.api-timeout"} {
+				require.Contains(t, envelope["error"], part)
+			}
+			t.Logf("deadline %s: upstream answers in %s, the patched build gives up after %s", timeout, upstream, took)
+		})
+	}
+	require.NotZero(t, metric(t, on.url, "promguard_api_deadline_exceeded_total", map[string]string{"endpoint": "/api/v1/series"}))
+	require.NotContains(t, on.out.String(), "level=ERROR")
+}
+
+func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
+	p := prometheus(t, clusterData(t), emptyConfig)
+	g := guard(t, p)
+	inFlight := func() float64 {
+		return metric(t, p.url, "promguard_api_requests_in_flight", map[string]string{"endpoint": "/api/v1/series"})
+	}
+	for name, target := range map[string]string{
+		"without the guard": p.url + "/api/v1/series?" + heavy["two selectors"],
+		// Selective enough for the guard, and still most of the cluster.
+		"through the guard": g.url + "/api/v1/series?match[]=" + url.QueryEscape(`{__name__=~"[a-m].+",job=~"kubelet|apiserver|kube-state-metrics|node-exporter"}`) +
+			"&match[]=" + url.QueryEscape(`{job=~"kubelet|apiserver|kube-state-metrics|node-exporter"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			leave(t, target, func() bool { return inFlight() > 0 })
+			left := time.Now()
+			require.Eventually(t, func() bool { return inFlight() == 0 }, 5*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
+			took := time.Since(left)
+			// Scrapes of /metrics are part of it, on a busy machine too.
+			require.Less(t, took, time.Second)
+			before := p.cpu(t)
+			time.Sleep(300 * time.Millisecond)
+			used := p.cpu(t) - before
+			require.Less(t, used, 200*time.Millisecond, "nothing is left to work on")
+			t.Logf("idle %s after the client left, %s of CPU in the 300 ms after that", took, used)
+		})
+	}
+	require.Zero(t, metric(t, g.telemetry, "promguard_requests_in_flight", nil))
+}
+
+func TestGuardAnswersInTheEnvelopeWhenTheServerBehindIsGone(t *testing.T) {
+	p := prometheus(t, t.TempDir(), emptyConfig)
+	g := guard(t, p)
+	p.stop(t)
+	a := get(t, g.url+"/api/v1/query?query=up")
+	require.Contains(t, []int{http.StatusBadGateway, http.StatusServiceUnavailable}, a.code)
+	var envelope map[string]string
+	require.NoError(t, json.Unmarshal([]byte(a.body), &envelope))
+	require.Equal(t, "error", envelope["status"])
+	require.NotEmpty(t, envelope["error"])
+}

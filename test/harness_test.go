@@ -1,0 +1,290 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package test drives the built binaries as an operator does: a patched
+// Prometheus with data in it, and the guard in front.
+//
+// The tests need PROMGUARD_BIN, the directory of the binaries, which make
+// test-e2e sets.
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+)
+
+// binary returns the path of one of the built binaries.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("PROMGUARD_BIN")
+	if dir == "" {
+		t.Skip("PROMGUARD_BIN is not set: make test-e2e builds the binaries and sets it")
+	}
+	path := filepath.Join(dir, name)
+	_, err := os.Stat(path)
+	require.NoError(t, err, "make build builds it")
+	return path
+}
+
+// server is a running process that answers HTTP.
+type server struct {
+	url string
+	cmd *exec.Cmd
+	out *output
+	// exited is closed when the process has ended.
+	exited chan struct{}
+}
+
+// output collects what a process prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start runs a binary that serves at address and waits until it is ready. The
+// test's end stops it with SIGTERM, which must be enough.
+func start(t *testing.T, address, name string, args ...string) *server {
+	t.Helper()
+	s := &server{url: "http://" + address, out: &output{}, exited: make(chan struct{})}
+	s.cmd = exec.Command(binary(t, name), args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.Dir = t.TempDir()
+	require.NoError(t, s.cmd.Start())
+	go func() {
+		_ = s.cmd.Wait()
+		close(s.exited)
+	}()
+	t.Cleanup(func() { s.stop(t) })
+	s.waitReady(t)
+	return s
+}
+
+func (s *server) waitReady(t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		select {
+		case <-s.exited:
+			t.Fatalf("%s ended before it was ready:\n%s", s.cmd.Path, s.out)
+		default:
+		}
+		if resp, err := http.Get(s.url + "/-/ready"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("%s is not ready after a minute:\n%s", s.cmd.Path, s.out)
+}
+
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(30 * time.Second):
+		_ = s.cmd.Process.Kill()
+		t.Errorf("%s did not stop on SIGTERM:\n%s", s.cmd.Path, s.out)
+	}
+	if t.Failed() {
+		t.Logf("%s printed:\n%s", s.cmd.Path, s.out)
+	}
+}
+
+// cpu is the processor time that the process has used.
+func (s *server) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	require.NoError(t, err)
+	// The command's name, in parentheses, may contain spaces.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	ticks := 0
+	for _, field := range fields[11:13] { // utime, stime
+		n, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		ticks += n
+	}
+	const ticksPerSecond = 100 // USER_HZ is 100 on every platform Go supports.
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
+// metric returns the sum of a metric's series, from /metrics at the address.
+func metric(t *testing.T, url, name string, wanted map[string]string) float64 {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, families, name)
+	sum := 0.0
+series:
+	for _, m := range families[name].GetMetric() {
+		have := map[string]string{}
+		for _, l := range m.GetLabel() {
+			have[l.GetName()] = l.GetValue()
+		}
+		for k, v := range wanted {
+			if have[k] != v {
+				continue series
+			}
+		}
+		sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
+	}
+	return sum
+}
+
+// answer is a response read to its end.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+func do(t *testing.T, req *http.Request) answer {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return answer{resp.StatusCode, resp.Header, string(b)}
+}
+
+func get(t *testing.T, url string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	return do(t, req)
+}
+
+func post(t *testing.T, url, form string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(form))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return do(t, req)
+}
+
+// cluster is a data directory with the series of a modelled cluster, made once
+// and copied for every server that opens it.
+var cluster = struct {
+	once sync.Once
+	dir  string
+	err  error
+}{}
+
+const clusterSeries = 250_000
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(cluster.dir)
+	os.Exit(code)
+}
+
+// clusterData returns a copy of the cluster's data directory.
+func clusterData(t *testing.T) string {
+	t.Helper()
+	walreplay := binary(t, "walreplay")
+	cluster.once.Do(func() {
+		if cluster.dir, cluster.err = os.MkdirTemp("", "promguard-e2e-"); cluster.err != nil {
+			return
+		}
+		out, err := exec.Command(walreplay, "generate", "--out", filepath.Join(cluster.dir, "data"),
+			"--series", strconv.Itoa(clusterSeries), "--scrapes", "3").CombinedOutput()
+		if err != nil {
+			cluster.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	require.NoError(t, cluster.err)
+	dir := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(cluster.dir, "data"))))
+	return dir
+}
+
+// prometheus starts the patched Prometheus on a data directory.
+func prometheus(t *testing.T, data, config string, flags ...string) *server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o644))
+	address := freeAddress(t)
+	return start(t, address, "prometheus", append([]string{
+		"--config.file=" + file, "--storage.tsdb.path=" + data, "--web.listen-address=" + address,
+		"--storage.tsdb.retention.time=100y",
+	}, flags...)...)
+}
+
+// guardServer is the guard and the address of its own metrics.
+type guardServer struct {
+	*server
+	telemetry string
+}
+
+func guard(t *testing.T, upstream *server) guardServer {
+	t.Helper()
+	address, telemetry := freeAddress(t), freeAddress(t)
+	s := start(t, address, "promguard", "serve", "--upstream.url="+upstream.url,
+		"--web.listen-address="+address, "--web.telemetry-address="+telemetry)
+	return guardServer{s, "http://" + telemetry}
+}
+
+// leave sends a request, waits until the server behind works on it, and closes
+// the connection.
+func leave(t *testing.T, url string, working func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	gone := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		gone <- err
+	}()
+	require.Eventually(t, working, 10*time.Second, 5*time.Millisecond, "the server never worked on the request")
+	cancel()
+	require.ErrorIs(t, <-gone, context.Canceled, "the answer was there before the client left")
+}

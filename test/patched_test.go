@@ -1,0 +1,97 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestVersionSaysWhichBuildItIs(t *testing.T) {
+	out, err := exec.Command(binary(t, "prometheus"), "--version").CombinedOutput()
+	require.NoError(t, err)
+	require.Regexp(t, `^prometheus, version 3\.\d+\.\d+\+promguard\.\d+ `, string(out))
+
+	p := prometheus(t, t.TempDir(), emptyConfig)
+	require.Contains(t, get(t, p.url+"/api/v1/status/buildinfo").body, "+promguard.")
+	require.Equal(t, 1.0, metric(t, p.url, "prometheus_build_info", nil))
+}
+
+func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "3")
+	runtimeInfo := func(p *server) string { return get(t, p.url+"/api/v1/status/runtimeinfo").body }
+	for flag, during := range map[string]float64{"1": 1, "off": 3, "64": 3} {
+		t.Run(flag, func(t *testing.T) {
+			p := prometheus(t, clusterData(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag)
+			require.Equal(t, during, metric(t, p.url, "promguard_wal_replay_gomaxprocs", nil))
+			require.Contains(t, runtimeInfo(p), `"GOMAXPROCS":3`)
+			require.GreaterOrEqual(t, metric(t, p.url, "prometheus_tsdb_head_series", nil), float64(clusterSeries))
+			require.Equal(t, flag == "1", strings.Contains(p.out.String(), "WAL replay uses fewer processors"))
+		})
+	}
+}
+
+func TestReplayThatFailsRestoresTheProcessors(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "wal"), []byte("not a directory"), 0o644))
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
+	cmd := exec.Command(binary(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
+		"--web.listen-address="+freeAddress(t), "--guard.wal-replay-gomaxprocs=1")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=3")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "WAL replay has ended, all processors are used again")
+	require.Contains(t, string(out), "opening storage failed")
+}
+
+func TestReplayCapRefusesWhatIsNoNumber(t *testing.T) {
+	out, err := exec.Command(binary(t, "prometheus"), "--guard.wal-replay-gomaxprocs=many").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), `"many" is neither auto, off, nor a number of processors`)
+}
+
+func TestDropRulesApplyToEveryScrapeUnlessOff(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		fmt.Fprintln(w, `kubernetes_feature_enabled{name="A",stage="BETA"} 1`)
+		fmt.Fprintln(w, `kubernetes_feature_enabled{name="B",stage="BETA"} 0`)
+		fmt.Fprintln(w, `kubernetes_build_info{git_version="v1.35.0"} 1`)
+	}))
+	defer target.Close()
+	address, err := url.Parse(target.URL)
+	require.NoError(t, err)
+	config := fmt.Sprintf(`
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: apiserver
+  static_configs: [{targets: [%q]}]
+`, address.Host)
+	for flag, wantFeatures := range map[string]int{"minimal": 0, "off": 2} {
+		t.Run(flag, func(t *testing.T) {
+			p := prometheus(t, t.TempDir(), config, "--guard.drop-rules="+flag)
+			series := func(name string) int {
+				return strings.Count(get(t, p.url+"/api/v1/series?match[]="+name).body, `"__name__"`)
+			}
+			require.Eventually(t, func() bool { return series("kubernetes_build_info") == 1 }, 20*time.Second, 200*time.Millisecond)
+			require.Equal(t, wantFeatures, series("kubernetes_feature_enabled"))
+			if flag == "off" {
+				require.NotContains(t, get(t, p.url+"/metrics").body, "promguard_drop_rules")
+				return
+			}
+			require.Equal(t, 2.0, metric(t, p.url, "promguard_drop_rules_dropped_series_total",
+				map[string]string{"profile": "minimal", "rule": "kubernetes-feature-gates"}))
+		})
+	}
+}
