@@ -5,7 +5,10 @@ TREE     := build/prometheus
 UI_CACHE := build/webui
 PATCHES  := go run ./tools/patches --tree $(TREE)
 GO_TOOL  := go tool -modfile=tools/go.mod
+# The same flags everywhere let builds and tests share the compiler's cache, so
+# that Prometheus's dependencies are compiled once.
 export CGO_ENABLED ?= 0
+export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
 
 # What make run passes on to the demo: EXPOSITION=FILE|DIR|URL serves a real
 # exposition instead of a generated one; ARGS are further flags.
@@ -21,7 +24,7 @@ build: prometheus promguard walreplay
 ## run: a patched Prometheus under load with the guard in front; Ctrl-C stops it
 .PHONY: run
 run: prometheus promguard
-	go build -trimpath -o $(BIN)/ ./tools/demo
+	go build -o $(BIN)/ ./tools/demo
 	$(BIN)/demo $(if $(EXPOSITION),--exposition='$(EXPOSITION)') $(ARGS)
 
 ## prometheus: bin/prometheus and bin/promtool from the patched tree; UI=1 with the web UI, which needs npm
@@ -38,9 +41,9 @@ endif
 ## promguard, walreplay: the other binaries
 .PHONY: promguard walreplay
 promguard:
-	go build -trimpath -ldflags "-X github.com/prometheus/common/version.Version=$$($(PATCHES) version)" -o $(BIN)/ ./cmd/promguard
+	go build -ldflags "-X github.com/prometheus/common/version.Version=$$($(PATCHES) version)" -o $(BIN)/ ./cmd/promguard
 walreplay:
-	go build -trimpath -o $(BIN)/ ./bench/walreplay
+	go build -o $(BIN)/ ./bench/walreplay
 
 ## test: everything that must pass before a change lands
 .PHONY: test
@@ -55,7 +58,7 @@ test-unit:
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e
 test-e2e: build
-	go build -trimpath -o $(BIN)/ ./tools/demo
+	go build -o $(BIN)/ ./tools/demo
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./tools/demo/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler
@@ -67,7 +70,7 @@ test-race:
 .PHONY: test-upstream
 UPSTREAM_PACKAGES ?= ./tsdb/... ./storage/... ./web/... ./promql/... ./scrape/... ./config/... ./cmd/prometheus/...
 test-upstream: patches-apply
-	cd $(TREE) && GOWORK=off GOFLAGS='-trimpath -buildvcs=false' go test -short -timeout 60m $(UPSTREAM_PACKAGES)
+	cd $(TREE) && GOWORK=off go test -short -timeout 60m $(UPSTREAM_PACKAGES)
 
 ## test-fuzz: every fuzzer for FUZZTIME each
 .PHONY: test-fuzz
