@@ -4,7 +4,7 @@ BIN      := bin
 TREE     := build/prometheus
 UI_CACHE := build/webui
 PATCHES  := go run ./tools/patches --tree $(TREE)
-GO_TOOL  := go tool -modfile=tools/go.mod
+GO_TOOL  := go tool -modfile=tools/lint.mod
 # The same flags everywhere let builds and tests share the compiler's cache, so
 # that Prometheus's dependencies are compiled once.
 export CGO_ENABLED ?= 0
@@ -98,7 +98,7 @@ BENCH ?= .
 bench:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./internal/...
 
-## lint, fmt: golangci-lint and gofumpt, as pinned in tools/go.mod
+## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt
 lint:
 	$(GO_TOOL) golangci-lint run ./...

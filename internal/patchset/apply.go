@@ -18,9 +18,6 @@ import (
 	"strings"
 )
 
-// Ignored by the tree's repository: what a build of the web UI leaves there.
-const treeExcludes = "/web/ui/static/\n/web/ui/embed.go\n"
-
 // ErrEdited is returned by Apply for a tree with work in it that Export has
 // not written back.
 var ErrEdited = errors.New("the tree was edited")
@@ -61,90 +58,73 @@ func (s *Set) Apply(ctx context.Context, source string, tree Tree, discard bool)
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(tree.setMark(inputsMark, inputs), tree.setMark(headMark, head))
+	marks := errors.Join(tree.setMark(inputsMark, inputs), tree.setMark(patchesMark, s.patchesHash()))
+	return true, errors.Join(marks, tree.setMark(headMark, head))
 }
 
-// resetToUpstream leaves the tree at upstream's files, from the repository
-// when it is of the same source, else anew.
+// resetToUpstream leaves the tree at upstream's files, from its repository when
+// they came from the same source, else anew.
 func (s *Set) resetToUpstream(ctx context.Context, source string, tree Tree) error {
-	reuse := tree.exists() && tree.mark(sourceMark) == source
+	reuse := tree.exists() && tree.mark(sourceMark) == source && !tree.rebasing()
 	// From here on the tree is half made: without this mark it is none, and the
 	// next Apply starts afresh.
 	if err := os.Remove(filepath.Join(tree.Dir, ".git", headMark)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if reuse {
-		for _, args := range [][]string{
-			{"checkout", "--quiet", "--force", "--detach", upstreamRef},
-			{"clean", "--quiet", "-d", "--force"},
-		} {
-			if _, err := tree.git(ctx, "", args...); err != nil {
-				return err
-			}
+		return tree.restoreUpstream(ctx)
+	}
+	if err := tree.create(ctx); err != nil {
+		return err
+	}
+	var paths []string
+	err := walkFiles(source, func(rel string) error {
+		// The module's own workspace names modules that are not in its archive.
+		if rel == "go.work" {
+			return nil
 		}
-		return nil
-	}
-	if err := removeTree(tree.Dir); err != nil {
+		paths = append(paths, rel)
+		return copyFile(filepath.Join(source, rel), filepath.Join(tree.Dir, rel))
+	})
+	if err != nil {
 		return err
 	}
-	if err := copyDir(source, tree.Dir); err != nil {
-		return err
+	if len(paths) == 0 {
+		return fmt.Errorf("%s has no files: it is no module's source", source)
 	}
-	// The module's own workspace names modules that are not in its archive.
-	if err := os.Remove(filepath.Join(tree.Dir, "go.work")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, err := tree.git(ctx, "", "init", "--quiet", "--template="); err != nil {
-		return err
-	}
-	info := filepath.Join(tree.Dir, ".git", "info")
-	if err := os.MkdirAll(info, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(info, "exclude"), []byte(treeExcludes), 0o644); err != nil {
-		return err
-	}
-	message := fmt.Sprintf("%s %s", s.Upstream.Module, s.Upstream.Version)
-	if err := tree.commitAll(ctx, message, upstreamRef); err != nil {
+	message := fmt.Sprintf("%s %s\n", s.Upstream.Module, s.Upstream.Version)
+	if err := tree.commit(ctx, message, upstreamRef, paths); err != nil {
 		return err
 	}
 	return tree.setMark(sourceMark, source)
 }
 
-// removeTree deletes a tree, and nothing that is not one.
-func removeTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// addNewFiles copies the overlay and the shared packages and commits them.
+func (s *Set) addNewFiles(ctx context.Context, tree Tree) error {
+	upstream, err := tree.paths(ctx, upstreamRef)
 	if err != nil {
 		return err
 	}
-	isTree := len(entries) == 0
-	for _, e := range entries {
-		isTree = isTree || e.Name() == ".git" || e.Name() == "go.mod"
-	}
-	if !isTree {
-		return fmt.Errorf("%s exists and is no source tree: choose another directory", dir)
-	}
-	return os.RemoveAll(dir)
-}
-
-// addNewFiles copies the overlay and the shared packages and commits them.
-func (s *Set) addNewFiles(ctx context.Context, tree Tree) error {
-	for _, from := range s.newFileDirs() {
-		err := walkFiles(from.dir, func(rel string) error {
-			dst := filepath.Join(tree.Dir, from.at, rel)
-			if _, err := os.Lstat(dst); err == nil {
-				return fmt.Errorf("%s is a file of upstream: change it with a patch", filepath.Join(from.at, rel))
+	var paths []string
+	from := map[string]string{}
+	for _, d := range s.newFileDirs() {
+		err := walkFiles(d.dir, func(rel string) error {
+			src, path := filepath.Join(d.dir, rel), filepath.Join(d.at, rel)
+			if upstream[path] {
+				return fmt.Errorf("%s: %s is a file of upstream: change it with a patch, or choose another name", s.rel(src), path)
 			}
-			return copyFile(filepath.Join(from.dir, rel), dst)
+			if other := from[path]; other != "" {
+				return fmt.Errorf("%s and %s both become %s: remove one", other, s.rel(src), path)
+			}
+			from[path] = s.rel(src)
+			paths = append(paths, path)
+			return copyFile(src, filepath.Join(tree.Dir, path))
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return tree.commitAll(ctx, "New files", newFilesRef)
+	return tree.commit(ctx, "New files\n", newFilesRef, paths)
 }
 
 // newFileDir is a directory whose files are copied into the tree below at.
@@ -161,19 +141,26 @@ func (s *Set) newFileDirs() []newFileDir {
 // applyPatch applies one patch and commits it.
 func (t Tree) applyPatch(ctx context.Context, p Patch) error {
 	if _, err := t.git(ctx, p.Diff, "apply", "--index", "--whitespace=nowarn", "-"); err != nil {
-		return fmt.Errorf("%s does not apply: %w", p.Name, err)
+		return fmt.Errorf("%s does not apply: %w\n%s stands at the commit before it: correct the patch, apply again, then export", p.Name, err, t.Dir)
 	}
 	_, err := t.git(ctx, p.Message, "commit", "--quiet", "--no-verify", "--cleanup=verbatim", "--file=-")
 	return err
 }
 
-// inputs identifies everything that a tree is made of.
-func (s *Set) inputs(source string) (string, error) {
+// patchesHash identifies the patches.
+func (s *Set) patchesHash() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%+v\n", source, s.Upstream)
 	for _, p := range s.Patches {
 		fmt.Fprintf(h, "%s\n%s\n", p.Name, p.Format())
 	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// inputs identifies everything that a tree is made of. The files of source are
+// not read: a module in the module cache never changes.
+func (s *Set) inputs(source string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%+v\n%s\n", source, s.Upstream, s.patchesHash())
 	for _, from := range s.newFileDirs() {
 		err := walkFiles(from.dir, func(rel string) error {
 			b, err := os.ReadFile(filepath.Join(from.dir, rel))
@@ -214,8 +201,7 @@ func (s *Set) goJSON(ctx context.Context, into any, args ...string) error {
 	cmd.Dir = s.Root
 	out, err := cmd.Output()
 	if len(out) == 0 && err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return fmt.Errorf("go %s: %s", strings.Join(args, " "), strings.TrimSpace(string(exit.Stderr)))
 		}
 		return fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
@@ -224,11 +210,18 @@ func (s *Set) goJSON(ctx context.Context, into any, args ...string) error {
 }
 
 // walkFiles calls f with the path of every regular file below dir, relative to
-// dir and in lexical order. A directory that does not exist has no files.
+// dir and in lexical order, but for those of a git repository. A directory that
+// does not exist has no files.
 func walkFiles(dir string, f func(rel string) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == dir {
 			return nil
+		}
+		if err == nil && d.Name() == ".git" {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil // Of a worktree or a submodule.
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err

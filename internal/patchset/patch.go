@@ -20,18 +20,20 @@ type Patch struct {
 // The line that separates a patch's message from its diff.
 const patchSeparator = "---"
 
-// ParsePatch splits the text of a patch file.
+// ParsePatch splits the text of a patch file. It does not look at what the
+// message says; see Check.
 func ParsePatch(name, text string) (Patch, error) {
-	i := strings.Index(text, "\ndiff --git ")
-	if i < 0 {
+	// The newline in front makes the first line one like any other.
+	head, diff, ok := strings.Cut("\n"+text, "\ndiff --git ")
+	if !ok {
 		return Patch{}, fmt.Errorf("%s: no line starts with \"diff --git\": it is not a patch", name)
 	}
-	message := strings.TrimSpace(text[:i])
+	message := strings.TrimSpace(head)
 	message = strings.TrimSpace(strings.TrimSuffix(message, "\n"+patchSeparator))
 	if message == "" || message == patchSeparator {
 		return Patch{}, fmt.Errorf("%s: the patch has no message: say why it exists", name)
 	}
-	return Patch{Name: name, Message: message, Diff: text[i+1:]}, nil
+	return Patch{Name: name, Message: message, Diff: "diff --git " + diff}, nil
 }
 
 // Format is the inverse of ParsePatch.
@@ -68,7 +70,7 @@ func (p Patch) trailers() map[string][]string {
 		case m != nil:
 			last = m[1]
 			out[last] = append(out[last], strings.TrimSpace(m[2]))
-		case last != "" && strings.HasPrefix(line, " "):
+		case last != "" && strings.TrimLeft(line, " \t") != line:
 			// A folded line continues the trailer above it.
 			v := out[last]
 			v[len(v)-1] += " " + strings.TrimSpace(line)

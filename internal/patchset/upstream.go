@@ -18,6 +18,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,11 @@ func Load(root, dir string) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{Root: root, Dir: dir, Upstream: u}
+	for _, c := range u.Copy {
+		if info, err := os.Stat(filepath.Join(root, c)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("%s: copy %s: there is no such directory in the repository", filepath.Join(dir, upstreamFile), c)
+		}
+	}
 	names, err := loadSeries(filepath.Join(dir, seriesFile))
 	if err != nil {
 		return nil, err
@@ -82,7 +88,10 @@ func Load(root, dir string) (*Set, error) {
 		}
 		s.Patches = append(s.Patches, p)
 	}
-	return s, s.checkNoStrayPatch(names)
+	if err := s.checkNoStrayPatch(names); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Set) checkNoStrayPatch(names []string) error {
@@ -143,29 +152,39 @@ func loadUpstream(path string) (Upstream, error) {
 		return Upstream{}, err
 	}
 	var u Upstream
-	single := map[string]*string{
-		"module": &u.Module, "version": &u.Version, "tag": &u.Tag, "go": &u.Go, "release": &u.Release,
-	}
+	values := map[string][]string{}
 	for _, line := range ls {
-		key, value, _ := strings.Cut(line, " ")
-		value = strings.TrimSpace(value)
-		switch field, ok := single[key]; {
-		case ok && *field != "":
-			return u, fmt.Errorf("%s: %s is given twice", path, key)
-		case ok:
-			*field = value
-		case key == "copy":
-			u.Copy = append(u.Copy, strings.Fields(value)...)
-		case key == "build":
-			u.Build = append(u.Build, strings.Fields(value)...)
-		default:
-			return u, fmt.Errorf("%s: unknown key %q: allowed are module, version, tag, go, release, copy, build", path, key)
-		}
+		words := strings.Fields(line)
+		values[words[0]] = append(values[words[0]], words[1:]...)
 	}
-	for key, field := range single {
-		if *field == "" {
-			err = errors.Join(err, fmt.Errorf("%s: %s is missing", path, key))
+	var errs []error
+	for _, single := range []struct {
+		key   string
+		field *string
+	}{
+		{"module", &u.Module}, {"version", &u.Version}, {"tag", &u.Tag}, {"go", &u.Go}, {"release", &u.Release},
+	} {
+		if n := len(values[single.key]); n != 1 {
+			errs = append(errs, fmt.Errorf("%s: %s must have one value and has %d", path, single.key, n))
+		} else {
+			*single.field = values[single.key][0]
 		}
+		delete(values, single.key)
 	}
-	return u, err
+	u.Build = values["build"]
+	if len(u.Build) == 0 {
+		errs = append(errs, fmt.Errorf("%s: build names no package", path))
+	}
+	for _, dir := range values["copy"] {
+		if !filepath.IsLocal(dir) {
+			errs = append(errs, fmt.Errorf("%s: copy %s: must be a path below the repository's root", path, dir))
+		}
+		u.Copy = append(u.Copy, filepath.Clean(dir))
+	}
+	delete(values, "build")
+	delete(values, "copy")
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		errs = append(errs, fmt.Errorf("%s: unknown key %q: allowed are module, version, tag, go, release, copy, build", path, key))
+	}
+	return u, errors.Join(errs...)
 }

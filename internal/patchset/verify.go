@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ func (s *Set) Verify(ctx context.Context, source string) error {
 	for _, p := range s.Patches {
 		errs = append(errs, p.Check())
 	}
+	errs = append(errs, s.checkGo(source))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -49,9 +51,26 @@ func (s *Set) Verify(ctx context.Context, source string) error {
 	return nil
 }
 
-// copyTo copies everything that belongs to the set into a repository at root.
+// checkGo compares the Go release that UPSTREAM names with upstream's go.mod.
+func (s *Set) checkGo(source string) error {
+	declared, err := lines(filepath.Join(source, "go.mod"))
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(declared, "go "+s.Upstream.Go) {
+		return fmt.Errorf("%s names go %s, which is not what upstream's go.mod says", filepath.Join(s.Dir, upstreamFile), s.Upstream.Go)
+	}
+	return nil
+}
+
+// copyTo copies everything that belongs to the set into a repository at root,
+// to the same relative paths.
 func (s *Set) copyTo(root string) (*Set, error) {
-	dir := filepath.Join(root, "patches")
+	rel := s.rel(s.Dir)
+	if !filepath.IsLocal(rel) {
+		return nil, fmt.Errorf("%s is not below the repository's root %s", s.Dir, s.Root)
+	}
+	dir := filepath.Join(root, rel)
 	if err := copyDir(s.Dir, dir); err != nil {
 		return nil, err
 	}
@@ -66,6 +85,9 @@ func (s *Set) copyTo(root string) (*Set, error) {
 // Test runs the tests that the patches name, in the tree, in the order of the
 // series and each command once.
 func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
+	if err := tree.checkExists(); err != nil {
+		return err
+	}
 	ran := map[string]bool{}
 	for _, p := range s.Patches {
 		for _, command := range p.Tests() {
@@ -86,6 +108,9 @@ func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
 // stamps the product's version on them. The same tree gives the same bytes:
 // nothing of the machine, the time or the directory goes in.
 func (s *Set) Build(ctx context.Context, tree Tree, out, tags string, stdout io.Writer) error {
+	if err := tree.checkExists(); err != nil {
+		return err
+	}
 	revision, err := tree.Revision(ctx)
 	if err != nil {
 		return err

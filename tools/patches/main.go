@@ -21,8 +21,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "patches:", err)
 		os.Exit(1)
 	}
@@ -39,9 +40,9 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build.")
 	app.Flag("root", "Root of the repository.").Default(".").StringVar(&o.root)
-	app.Flag("dir", "Directory of the patch set, below the root.").Default("prometheus-patches").StringVar(&o.dir)
-	app.Flag("tree", "Patched tree, below the root.").Default("build/prometheus").StringVar(&o.tree)
-	app.Flag("source", "Upstream's unpacked source. Empty: the module that go.mod pins.").StringVar(&o.source)
+	app.Flag("dir", "Directory of the patch set. Relative to the root.").Default("prometheus-patches").StringVar(&o.dir)
+	app.Flag("tree", "Patched tree. Relative to the root.").Default("build/prometheus").StringVar(&o.tree)
+	app.Flag("source", "Upstream's unpacked source, which must not change afterwards. Empty: the module that go.mod pins.").StringVar(&o.source)
 
 	apply := app.Command("apply", "Make the patched tree, or bring it up to date.")
 	apply.Flag("discard", "Discard edits in the tree that were not exported.").BoolVar(&o.discard)
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	app.Command("verify", "Check every patch's message, and that apply and export give the same files.")
 	app.Command("test", "Run the tests that the patches name, in the tree.")
 	build := app.Command("build", "Build the tree's binaries.")
-	build.Flag("out", "Directory for the binaries.").Default("bin").StringVar(&o.out)
+	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.out)
 	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.tags)
 	app.Command("version", "Print the version that builds are stamped with.")
 
@@ -61,11 +62,11 @@ func run(ctx context.Context, args []string) error {
 }
 
 func (o options) run(ctx context.Context, command string) error {
-	set, err := patchset.Load(o.root, filepath.Join(o.root, o.dir))
+	set, err := patchset.Load(o.root, o.path(o.dir))
 	if err != nil {
 		return err
 	}
-	tree := patchset.Tree{Dir: filepath.Join(o.root, o.tree)}
+	tree := patchset.Tree{Dir: o.path(o.tree)}
 	switch command {
 	case "apply":
 		return o.apply(ctx, set, tree)
@@ -89,6 +90,14 @@ func (o options) run(ctx context.Context, command string) error {
 		fmt.Println(set.Upstream.ProductVersion())
 		return nil
 	}
+}
+
+// path resolves a flag's path against the root.
+func (o options) path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(o.root, p)
 }
 
 func (o options) sourceOf(ctx context.Context, set *patchset.Set) (string, error) {
@@ -135,7 +144,7 @@ func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tre
 	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n",
 		set.Upstream.Module, set.Upstream.ProductVersion(), o.out)
 	start := time.Now()
-	if err := set.Build(ctx, tree, filepath.Join(o.root, o.out), o.tags, os.Stdout); err != nil {
+	if err := set.Build(ctx, tree, o.path(o.out), o.tags, os.Stdout); err != nil {
 		return fmt.Errorf("building the patched tree: %w", err)
 	}
 	fmt.Printf("built in %s\n", time.Since(start).Round(time.Second))
