@@ -5,6 +5,7 @@ package kubelike
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -159,7 +160,7 @@ func (l *layout) add(f *family, ls []labels.Label, dims []dim) {
 		l.templates = append(l.templates, t)
 		return
 	}
-	for _, le := range append(f.les[:len(f.les):len(f.les)], math.Inf(1)) {
+	for _, le := range append(slices.Clip(f.les), math.Inf(1)) {
 		b := t
 		b.name, b.part, b.le, b.leText = f.name+"_bucket", bucket, le, formatFloat(le)
 		l.templates = append(l.templates, b)
@@ -176,10 +177,5 @@ func (f *family) isOn(ls []labels.Label) bool {
 		values = append(values, l.Value)
 	}
 	joined := strings.Join(values, "/")
-	for _, on := range f.on {
-		if on == joined {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.on, joined)
 }

@@ -48,7 +48,7 @@ func BenchmarkServeQueryRange(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != 200 {
+				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
 					b.Fatal(res.Status, err)
 				}
 				res.Body.Close()

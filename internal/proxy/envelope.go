@@ -48,12 +48,10 @@ func unsupportedMedia(err error) error {
 // the error type that Prometheus gives a query it cannot run: Grafana reads the
 // bodies of 400, 422 and 503 only, and repeats a POST as a GET after a 400.
 func asAPIError(err error) *apiError {
-	var ae *apiError
-	if errors.As(err, &ae) {
+	if ae, ok := errors.AsType[*apiError](err); ok {
 		return ae
 	}
-	var refusal *querylimit.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*querylimit.Refusal](err); ok {
 		return &apiError{http.StatusUnprocessableEntity, typeExecution, refusal.Limit, err}
 	}
 	return &apiError{http.StatusInternalServerError, "internal", "internal", err}

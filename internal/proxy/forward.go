@@ -164,8 +164,7 @@ func (p *Proxy) upstreamError(w http.ResponseWriter, reason string, cause, told 
 
 // publicCause leaves addresses out of an error that a client gets to see.
 func publicCause(err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

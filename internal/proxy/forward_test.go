@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/promslog"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/querylimit"
@@ -200,7 +202,7 @@ func TestLargeAnswerIsStreamedInConstantMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 				if contentLength {
-					w.Header().Set("Content-Length", fmt.Sprint(size))
+					w.Header().Set("Content-Length", strconv.Itoa(size))
 				}
 				_, _ = io.CopyBuffer(struct{ io.Writer }{w}, &endless{size}, make([]byte, 32<<10))
 			})
@@ -266,7 +268,7 @@ func TestServerThatSpeaksNoHTTPIs503(t *testing.T) {
 func TestRedirectIsNeitherFollowedNorPassedOn(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, "/api/v1/labels", r.URL.Path)
+			assert.Equal(t, "/api/v1/labels", r.URL.Path)
 			http.Redirect(w, r, "http://inside.invalid/secret", code)
 		})
 		g := newGuard(t, upstream.URL, nil)
@@ -377,7 +379,7 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 				if broken.Load() {
 					return nil, errors.New("refused")
 				}
-				return &http.Response{StatusCode: 401, Body: io.NopCloser(strings.NewReader("who are you"))}, nil
+				return &http.Response{StatusCode: http.StatusUnauthorized, Body: io.NopCloser(strings.NewReader("who are you"))}, nil
 			}),
 		})
 		require.ErrorContains(t, p.Ready(), "not answered yet")

@@ -174,7 +174,7 @@ func TestServerBehindSeesOnlyTheCanonicalRequest(t *testing.T) {
 	a = raw(t, g, rawGet("/api/v1/label/%5f_n%61me/values?limit=3&junk=%20"))
 	require.Equal(t, 200, a.code, a.body)
 	require.Equal(t, "/api/v1/label/__name/values?limit=3", got.RequestURI)
-	require.Equal(t, "", got.Header.Get("Content-Type"))
+	require.Empty(t, got.Header.Get("Content-Type"))
 
 	a = raw(t, g, "OPTIONS /api/v1/query?query={ HTTP/1.1\r\nHost: x\r\nOrigin: http://o\r\nConnection: close\r\n\r\n")
 	require.Equal(t, 200, a.code, a.body)

@@ -155,7 +155,8 @@ func (q *request) parse(text string, count *int, policy *querylimit.Policy) erro
 		if pair == "" {
 			continue
 		}
-		if *count++; *count > policy.ParametersMax() {
+		*count++
+		if *count > policy.ParametersMax() {
 			return policy.RefuseParameters()
 		}
 		if strings.Contains(pair, ";") {

@@ -70,7 +70,7 @@ func (w *warningReader) Read(p []byte) (int, error) {
 func (w *warningReader) Close() error { return w.src.Close() }
 
 func (w *warningReader) copy(chunk []byte) {
-	for i := 0; i < len(chunk); i++ {
+	for i := range chunk {
 		if w.done && !w.needComma {
 			w.out.Write(chunk[i:])
 			return

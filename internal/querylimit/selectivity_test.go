@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
 )
 
 var testParser = parser.NewParser(parser.Options{
@@ -234,7 +233,7 @@ func TestRemedyIsPromQLThatPasses(t *testing.T) {
 func TestLongSelectorIsShortenedInTheRefusal(t *testing.T) {
 	text := newPolicy(t, nil).Check(parseSelector(t, `{a!="`+strings.Repeat("ж", 5000)+`"}`)).Err().Error()
 	require.Less(t, len(text), 1000)
-	require.True(t, strings.Contains(text, "...}"))
+	require.Contains(t, text, "...}")
 	require.True(t, isValidUTF8(text))
 }
 

@@ -30,7 +30,7 @@ func (p *Policy) CheckText(texts ...string) Refusals {
 	for _, t := range texts {
 		longest = max(longest, len(t))
 	}
-	rs := p.checkBound(nil, &textLimits[0], p.opts.QueryBytes, longest)
+	rs := checkBound(nil, &textLimits[0], p.opts.QueryBytes, longest)
 	if rs.Err() != nil {
 		return rs // Scanning would cost what the limit is there to save.
 	}
@@ -38,8 +38,8 @@ func (p *Policy) CheckText(texts ...string) Refusals {
 	for _, t := range texts {
 		s.add(t)
 	}
-	rs = p.checkBound(rs, &textLimits[1], p.opts.QueryOperators, s.operators)
-	return p.checkBound(rs, &textLimits[2], p.opts.RegexSize, s.regexSize)
+	rs = checkBound(rs, &textLimits[1], p.opts.QueryOperators, s.operators)
+	return checkBound(rs, &textLimits[2], p.opts.RegexSize, s.regexSize)
 }
 
 type textLimit struct {
@@ -63,7 +63,7 @@ var textLimits = [...]textLimit{
 	},
 }
 
-func (p *Policy) checkBound(rs Refusals, l *textLimit, b Bound, seen int) Refusals {
+func checkBound(rs Refusals, l *textLimit, b Bound, seen int) Refusals {
 	limit, mode := b.Max, b.Mode
 	if seen > l.ceiling {
 		limit, mode = min(limit, l.ceiling), ModeEnforce

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTextOverALimitIsRefusedByMode(t *testing.T) {

@@ -129,8 +129,8 @@ func (d *Dropper) Drop(lset labels.Labels) (rule int, drop bool) {
 	// A listed name has no ";". Where the series' name has one, a rule's regex
 	// sees a shorter name before it.
 	key := name
-	if i := strings.Index(name, separator); i >= 0 {
-		key = name[:i]
+	if before, _, ok := strings.Cut(name, separator); ok {
+		key = before
 	}
 	rule = -1
 	for _, i := range d.byName[key] {

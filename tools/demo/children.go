@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -72,8 +73,8 @@ func (c *children) start(path string, args ...string) error {
 // that takes too long, and all of them at another signal, are killed.
 func (c *children) stop(signals <-chan os.Signal) {
 	c.stops.Store(true)
-	for i := len(c.kids) - 1; i >= 0; i-- {
-		k := c.kids[i]
+	for _, k := range slices.Backward(c.kids) {
+
 		select {
 		case <-k.done:
 			continue

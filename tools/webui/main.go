@@ -37,8 +37,9 @@ func main() {
 	kingpin.MustParse(app.Parse(os.Args[1:]))
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *tree, *cache, *keepWork, os.Stderr); err != nil {
+	err := run(ctx, *tree, *cache, *keepWork, os.Stderr)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "webui: error: %v\n", err)
 		os.Exit(1)
 	}

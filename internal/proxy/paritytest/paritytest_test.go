@@ -54,9 +54,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 	params := testhelpers.PrepareAPI(t, testhelpers.APIConfig{
 		QueryEngine: testhelpers.NewLazyLoader(func() promql.QueryEngine { return engine }),
 		Queryable:   testhelpers.NewLazyLoader(func() storage.SampleAndChunkQueryable { return store }),
-		ExemplarQueryable: testhelpers.NewLazyLoader(func() storage.ExemplarQueryable {
-			return testhelpers.NewEmptyExemplarQueryable()
-		}),
+		ExemplarQueryable: testhelpers.NewLazyLoader(testhelpers.NewEmptyExemplarQueryable),
 		RulesRetriever: testhelpers.NewLazyLoader(func() testhelpers.RulesRetriever {
 			return testhelpers.NewRulesRetrieverWithGroups(testhelpers.FixtureRuleGroups())
 		}),

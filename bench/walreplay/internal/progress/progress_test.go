@@ -31,7 +31,7 @@ func TestLineSaysHowFarHowFastAndHowLong(t *testing.T) {
 	})
 }
 
-func TestNilLineIsSilent(t *testing.T) {
+func TestNilLineIsSilent(*testing.T) {
 	var l *Line
 	l.Add(1)
 	l.Done()

@@ -128,8 +128,9 @@ func TestSameOptionsWriteTheSameBytesAndAnotherSeedOthers(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	require.Equal(t, segment(4), segment(4))
-	require.NotEqual(t, segment(4), segment(5))
+	first, again := segment(4), segment(4)
+	require.Equal(t, first, again)
+	require.NotEqual(t, first, segment(5))
 }
 
 func TestLastPageEndsWhereTheLastRecordEndsAsAfterAKill(t *testing.T) {
@@ -246,7 +247,7 @@ func TestInterruptedGenerationLeavesNothing(t *testing.T) {
 
 	given := t.TempDir()
 	_, err = Generate(ctx, options(given))
-	require.True(t, errors.Is(err, context.Canceled))
+	require.ErrorIs(t, err, context.Canceled)
 	entries, err := os.ReadDir(given)
 	require.NoError(t, err)
 	require.Empty(t, entries)
