@@ -52,8 +52,8 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
 	})
 	params := testhelpers.PrepareAPI(t, testhelpers.APIConfig{
-		QueryEngine: testhelpers.NewLazyLoader(func() promql.QueryEngine { return engine }),
-		Queryable:   testhelpers.NewLazyLoader(func() storage.SampleAndChunkQueryable { return store }),
+		QueryEngine:       testhelpers.NewLazyLoader(func() promql.QueryEngine { return engine }),
+		Queryable:         testhelpers.NewLazyLoader(func() storage.SampleAndChunkQueryable { return store }),
 		ExemplarQueryable: testhelpers.NewLazyLoader(testhelpers.NewEmptyExemplarQueryable),
 		RulesRetriever: testhelpers.NewLazyLoader(func() testhelpers.RulesRetriever {
 			return testhelpers.NewRulesRetrieverWithGroups(testhelpers.FixtureRuleGroups())

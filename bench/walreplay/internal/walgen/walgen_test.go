@@ -5,7 +5,6 @@ package walgen
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
