@@ -5,6 +5,7 @@ TREE     := build/prometheus
 UI_CACHE := build/webui
 PATCHES  := go run ./tools/patches --tree $(TREE)
 GO_TOOL  := go tool -modfile=tools/lint.mod
+VERSION_VARS := github.com/prometheus/common/version
 # The same flags everywhere let builds and tests share the compiler's cache, so
 # that Prometheus's dependencies are compiled once.
 export CGO_ENABLED ?= 0
@@ -41,7 +42,8 @@ endif
 ## promguard, walreplay: the other binaries
 .PHONY: promguard walreplay
 promguard:
-	go build -ldflags "-X github.com/prometheus/common/version.Version=$$($(PATCHES) version)" -o $(BIN)/ ./cmd/promguard
+	version=$$($(PATCHES) version) && revision=$$(git rev-parse HEAD) && \
+	go build -ldflags "-X $(VERSION_VARS).Version=$$version -X $(VERSION_VARS).Revision=$$revision" -o $(BIN)/ ./cmd/promguard
 walreplay:
 	go build -o $(BIN)/ ./bench/walreplay
 
@@ -97,6 +99,14 @@ patches-test: patches-apply
 BENCH ?= .
 bench:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./internal/...
+
+## bench-walreplay: how long small records take to replay, capped and not, for benchstat
+.PHONY: bench-walreplay
+BENCH_WAL := build/bench-wal
+bench-walreplay: prometheus walreplay
+	test -d $(BENCH_WAL) || $(BIN)/walreplay generate --series 23000 --scrapes 208 --samples-per-record 100 --out $(BENCH_WAL)
+	$(BIN)/walreplay run --wal $(BENCH_WAL) --gomaxprocs 2,128 --count 6 \
+		--binary auto=$(BIN)/prometheus --binary 'off=$(BIN)/prometheus --guard.wal-replay-gomaxprocs=off'
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt

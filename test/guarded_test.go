@@ -112,25 +112,26 @@ var heavy = map[string]string{
 }
 
 func TestReadIsAnsweredWith503AtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
-	const timeout = 100 * time.Millisecond
+	const timeout = 50 * time.Millisecond
 	off := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=0")
-	on := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=100ms")
+	on := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=50ms")
 	for name, query := range heavy {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
 			a := get(t, off.url+"/api/v1/series?"+query)
 			upstream := time.Since(begin)
 			require.Equal(t, http.StatusOK, a.code)
-			require.Greater(t, upstream, timeout, "too little data for a test of the deadline")
+			require.Greater(t, upstream, 2*timeout, "too little data for a test of the deadline")
 
 			begin = time.Now()
 			a = get(t, on.url+"/api/v1/series?"+query)
 			took := time.Since(begin)
-			require.Equal(t, http.StatusServiceUnavailable, a.code, "in %s, upstream in %s", took, upstream)
+			require.Equal(t, http.StatusServiceUnavailable, a.code)
+			require.Less(t, took, upstream/2, "the error must come at the deadline, not when the work is done")
 			var envelope map[string]string
 			require.NoError(t, json.Unmarshal([]byte(a.body), &envelope))
 			require.Equal(t, "timeout", envelope["errorType"])
-			for _, part := range []string{"/api/v1/series", "100ms", "--guard.api-timeout"} {
+			for _, part := range []string{"/api/v1/series", "50ms", "--guard.api-timeout"} {
 				require.Contains(t, envelope["error"], part)
 			}
 			t.Logf("deadline %s: upstream answers in %s, the patched build gives up after %s", timeout, upstream, took)
@@ -153,17 +154,19 @@ func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 			"&match[]=" + url.QueryEscape(`{job=~"kubelet|apiserver|kube-state-metrics|node-exporter"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
+			before := p.cpu(t)
+			require.Equal(t, http.StatusOK, get(t, target).code)
+			whole := p.cpu(t) - before
+
 			leave(t, target, func() bool { return inFlight() > 0 })
 			left := time.Now()
+			before = p.cpu(t)
 			require.Eventually(t, func() bool { return inFlight() == 0 }, 5*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
 			took := time.Since(left)
-			// Scrapes of /metrics are part of it, on a busy machine too.
-			require.Less(t, took, time.Second)
-			before := p.cpu(t)
 			time.Sleep(300 * time.Millisecond)
 			used := p.cpu(t) - before
-			require.Less(t, used, 200*time.Millisecond, "nothing is left to work on")
-			t.Logf("idle %s after the client left, %s of CPU in the 300 ms after that", took, used)
+			require.Less(t, used, whole/2, "the server works on for a client that has left")
+			t.Logf("out of flight %s after the client left, %s of CPU since, where the whole answer takes %s", took, used, whole)
 		})
 	}
 	require.Zero(t, metric(t, g.telemetry, "promguard_requests_in_flight", nil))

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -21,13 +20,16 @@ func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 }
 
 func checkConfig(files []string, stdout io.Writer) error {
-	var errs []error
+	var refused problems
 	for _, path := range files {
 		if _, err := config.Load(path); err != nil {
-			errs = append(errs, err)
+			refused = append(refused, err)
 			continue
 		}
 		fmt.Fprintf(stdout, "%s: ok\n", path)
 	}
-	return errors.Join(errs...)
+	if len(refused) == 0 {
+		return nil
+	}
+	return refused
 }

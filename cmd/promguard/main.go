@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,8 +28,8 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// execute is main without the process: it returns the exit code. Whatever goes wrong
-// is told in one line without usage or stack.
+// execute is main without the process: it returns the exit code. Each thing that
+// goes wrong is told in one line without usage or stack.
 func execute(args []string, stdout, stderr io.Writer) int {
 	app := kingpin.New("promguard", "Keeps expensive reads away from a Prometheus server.")
 	app.HelpFlag.Short('h')
@@ -58,7 +59,27 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return fail(stderr, fmt.Errorf("command %q has no implementation", name))
 }
 
+// problems are independent errors, each of which is told in a line of its own.
+type problems []error
+
+func (p problems) Error() string { return errors.Join(p...).Error() }
+
 func fail(w io.Writer, err error) int {
-	fmt.Fprintln(w, "promguard: "+strings.TrimSpace(err.Error()))
+	all := problems{err}
+	errors.As(err, &all)
+	for _, err := range all {
+		fmt.Fprintln(w, "promguard: "+oneLine(err.Error()))
+	}
 	return 1
+}
+
+// oneLine joins the lines of an error, of which that of a YAML parser has many.
+func oneLine(text string) string {
+	var lines []string
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			lines = append(lines, l)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": ")
 }

@@ -60,9 +60,20 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
 }
 
-// serve checks everything that can be wrong before it logs a line, so that a
-// failed start is the one line that main prints.
+// serve returns nil if it was a signal that ended it, while it served or while it
+// waited for the server behind.
 func serve(f serveFlags, logger *slog.Logger) error {
+	err := serveUntilSignal(f, logger)
+	if errors.Is(err, run.ErrSignal) {
+		logger.Info("Stopped", "reason", err)
+		return nil
+	}
+	return err
+}
+
+// serveUntilSignal checks everything that can be wrong before it logs a line, so
+// that a failed start is the one line that main prints.
+func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // Before the first load: a SIGHUP that early must not end the process.
 	defer signal.Stop(hup)
@@ -107,22 +118,28 @@ func serve(f serveFlags, logger *slog.Logger) error {
 	addProbes(&g, p)
 	addServer(&g, f, p, listener, logger)
 	addTelemetry(&g, p, r, reg, telemetry, logger)
-	err = g.Run()
-	if errors.Is(err, run.ErrSignal) {
-		logger.Info("Stopped", "reason", err)
-		return nil
-	}
-	return err
+	return g.Run()
 }
 
 func waitUpstream(p *proxy.Proxy, wait time.Duration) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := p.WaitUpstream(ctx, wait); err != nil {
+		if ctx.Err() != nil { // Whatever the probe made of that.
+			return stoppedWaiting{context.Cause(ctx)}
+		}
 		return fmt.Errorf("--upstream.url: %w (start it first, or give it time with --upstream.wait)", err)
 	}
 	return nil
 }
+
+// stoppedWaiting is the signal that ended the wait for the server behind.
+type stoppedWaiting struct{ signal error }
+
+func (e stoppedWaiting) Error() string {
+	return e.signal.Error() + " while waiting for the upstream server"
+}
+func (e stoppedWaiting) Is(target error) bool { return target == run.ErrSignal }
 
 func newRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()

@@ -75,7 +75,8 @@ func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Deadlines[querylimit.ClassMetadata] = 50 * time.Millisecond })
+	// Long enough for the headers to arrive on the busiest machine.
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Deadlines[querylimit.ClassMetadata] = 2 * time.Second })
 	res, err := g.Client().Get(g.URL + "/api/v1/labels")
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -85,7 +86,7 @@ func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return g.value(t, "promguard_upstream_errors_total", reasonDeadline) == 1 &&
 			g.value(t, "promguard_requests_in_flight", "metadata") == 0
-	}, time.Second, time.Millisecond)
+	}, 10*time.Second, time.Millisecond)
 }
 
 func TestAnswerThatBreaksBehindIsBrokenInFront(t *testing.T) {
@@ -102,14 +103,14 @@ func TestAnswerThatBreaksBehindIsBrokenInFront(t *testing.T) {
 		res.Body.Close()
 	}
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", reasonTruncated) == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", reasonTruncated) == 1 }, 10*time.Second, time.Millisecond)
 }
 
 func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, headersSent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s headers sent %t", method, headersSent), func(t *testing.T) {
-				started, stopped := make(chan struct{}), make(chan time.Time, 1)
+				started, stopped := make(chan struct{}), make(chan struct{})
 				upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 					_ = r.ParseForm()
 					if headersSent {
@@ -118,7 +119,7 @@ func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
 					}
 					close(started)
 					<-r.Context().Done()
-					stopped <- time.Now()
+					close(stopped)
 				})
 				g := newGuard(t, upstream.URL, nil)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -133,16 +134,14 @@ func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
 					}
 				}()
 				<-started
-				left := time.Now()
 				cancel()
 				select {
-				case at := <-stopped:
-					require.Less(t, at.Sub(left), 100*time.Millisecond)
-				case <-time.After(5 * time.Second):
+				case <-stopped: // Long before the deadline of two minutes.
+				case <-time.After(10 * time.Second):
 					t.Fatal("the server behind goes on working for nobody")
 				}
 				<-done
-				require.Eventually(t, func() bool { return g.value(t, "promguard_client_gone_total", "query") == 1 }, time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return g.value(t, "promguard_client_gone_total", "query") == 1 }, 10*time.Second, time.Millisecond)
 				if !headersSent {
 					require.Equal(t, 1.0, g.value(t, "promguard_requests_total", "query", "499"))
 				}

@@ -81,7 +81,8 @@ func checkBound(rs Refusals, l *textLimit, b Bound, seen int) Refusals {
 }
 
 // scan measures PromQL text without parsing it, in one pass. It may count more
-// than the parser would build, never less.
+// than the parser would build, never less. Outside braces every string is taken
+// for a regular expression, because label_replace compiles its last argument.
 type scan struct {
 	operators int
 	regexSize int
@@ -94,8 +95,8 @@ func (s *scan) add(text string) {
 		switch {
 		case c == '"' || c == '\'' || c == '`':
 			end := stringEnd(text, i)
-			if afterTilde {
-				s.regexSize += regexSize(text[i:end])
+			if afterTilde || !inBraces {
+				s.regexSize += quotedRegexSize(text[i:end])
 			}
 			i, afterTilde = end, false
 			continue
@@ -167,20 +168,27 @@ func isWordOperator(w string) bool {
 	return false
 }
 
-// regexSize estimates into how many instructions the quoted regular expression
-// compiles. What does not parse is left to the PromQL parser to complain about:
-// it fails before it compiles.
-func regexSize(quoted string) int {
-	if strings.IndexByte(quoted, '{') < 0 {
-		return len(quoted) // Without counted repetition, size follows length.
-	}
+// quotedRegexSize is regexSize of a string literal. One that is none is left to
+// the PromQL parser to complain about: it fails before anything is compiled.
+func quotedRegexSize(quoted string) int {
 	text, err := strutil.Unquote(quoted)
 	if err != nil {
 		return len(quoted)
 	}
-	re, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
+	return regexSize(text)
+}
+
+// regexSize estimates into how many instructions the regular expression compiles.
+// It is parsed as matchers and label_replace anchor it: "a{9})(b{9}" is no regular
+// expression, but label_replace makes it one. What does not parse fails before it
+// is compiled.
+func regexSize(text string) int {
+	if strings.IndexByte(text, '{') < 0 {
+		return len(text) // Without counted repetition, size follows length.
+	}
+	re, err := syntax.Parse("^(?s:"+text+")$", syntax.Perl)
 	if err != nil {
-		return len(quoted)
+		return len(text)
 	}
 	return instructions(re)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +51,36 @@ func TestOperatorsAndRegexSizeAddUpOverAllTextsOfARequest(t *testing.T) {
 	require.Error(t, p.CheckText("a+a+a", "a+a+a").Err())
 	require.Nil(t, p.CheckText(`{a=~"x{1000}"}`))
 	require.Error(t, p.CheckText(`{a=~"x{1000}"}`, `{a=~"x{1000}"}`).Err())
+	require.Error(t, p.CheckText(`{a=~"x{1000}"}`, `label_replace(a, "b", "$1", "c", "(x{1000})(y{1000})")`).Err())
 }
+
+func TestRegexSizeCountsWhateverPromQLCompiles(t *testing.T) {
+	const big = 2000
+	for text, want := range map[string]bool{ // Whether it is big.
+		`a{b=~"(x{1000}){2}"}`:                                           true,
+		`a{b!~'(x{1000}){2}'}`:                                           true,
+		"a{b=~ # (\n `(x{1000}){2}`}":                                    true,
+		`label_replace(a, "b", "$1", "c", "(x{1000}){2}")`:               true,
+		`label_replace(a, "b", "$1", "c", ('\x28x{1000}){2}'))`:          true,
+		"label_replace(a{d=\"}\"}, `b`, `$1`, `c`, `(x{1000}){2}`)":      true,
+		`LABEL_REPLACE(a, "b", "$1", "c", "x{1000})(?:y{1000}")`:         true,
+		`label_replace(a, "b", "$1", "c", "5[0-9]{2}")`:                  false,
+		`a{b="(x{1000}){2}",c!="(x{1000}){2}"}`:                          false,
+		`{"(x{1000}){2}","(x{1000}){2}"="b"}`:                            false,
+		`a # "(x{1000}){2}"`:                                             false,
+		`label_join(a, "b", "{" , "c", "d") + count_values("x{", a) + 1`: false,
+	} {
+		t.Run(text, func(t *testing.T) {
+			var s scan
+			s.add(text)
+			require.Equal(t, want, s.regexSize >= big, "%d", s.regexSize)
+		})
+	}
+}
+
+// tooLong is far from what anything here takes, and far below what a text takes
+// whose cost grows with the square of its length: a busy machine must not matter.
+const tooLong = 30 * time.Second
 
 // Every text here costs the parser seconds, or the process its stack, where it
 // is as long as query_bytes lets it be at most.
@@ -71,6 +101,7 @@ func TestTextThatIsExpensiveToParseIsRefusedInEveryMode(t *testing.T) {
 		"functions":   fill("abs(") + "a" + fill(")"),
 		"hidden":      "{a=\"\\\"}\"} + `" + `\` + "` " + fill("-") + "a",
 		"regex":       `{a=~"` + fill("x{1000}") + `"} or {a=~ 'y{900}` + fill("z{1000}") + `'}`,
+		"replace":     `label_replace(a, "b", "$1", "c", "` + fill("x{1000}") + `")`,
 		"nested":      `{` + strings.Repeat(`a=~"((x{10}){10}){10}",`, 1000) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +111,7 @@ func TestTextThatIsExpensiveToParseIsRefusedInEveryMode(t *testing.T) {
 				_, err := testParser.ParseExpr(text)
 				require.Error(t, err)
 			}
-			require.Less(t, time.Since(start), 2*time.Second)
+			require.Less(t, time.Since(start), tooLong)
 			if name != "regex" {
 				require.Error(t, rs.Err())
 			}
@@ -111,11 +142,13 @@ func TestOperatorsInStringsCommentsAndSelectorsAreNotCounted(t *testing.T) {
 }
 
 // FuzzScan checks the promise that scan counts at least what the parser builds:
-// a text that hides its operators from scan could be arbitrarily expensive.
+// a text that hides its operators or its regular expressions from scan could be
+// arbitrarily expensive.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		`-a + b`, `sum(a) by (b)`, `{a="}"} - b`, "`\\` - b", `"\"" == bool 1`, "a#\n-b", `a['x':1m]`,
 		`x[5m:1m] offset -1m @ start()`, `a atan2 b`, `{a=~'\'}--'}`, `-1 ^ -1`, `a[-1m+2m]`, `{'a'='b'}`,
+		`label_replace({a!~"b{2}"}, 'c', "$1", "d", ("\x65{3}"))`, "{a=~#\n`b{9}`}",
 	} {
 		f.Add(seed)
 	}
@@ -127,12 +160,13 @@ func FuzzScan(f *testing.F) {
 		}
 		start := time.Now()
 		expr, err := testParser.ParseExpr(text)
-		require.Less(t, time.Since(start), time.Second, "%q", text)
+		require.Less(t, time.Since(start), tooLong, "%q", text)
 		if err != nil {
 			return
 		}
-		built := 0
+		built, regexes := 0, 0
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			regexes += regexSizeOf(n)
 			switch n.(type) {
 			case *parser.BinaryExpr, *parser.UnaryExpr, *parser.ParenExpr, *parser.Call,
 				*parser.AggregateExpr, *parser.SubqueryExpr, *parser.MatrixSelector:
@@ -141,7 +175,33 @@ func FuzzScan(f *testing.F) {
 			return nil
 		})
 		require.GreaterOrEqual(t, s.operators, built, "%q", text)
+		require.GreaterOrEqual(t, s.regexSize, regexes, "%q", text)
 	})
+}
+
+// regexSizeOf returns the size of the regular expressions that are the node's own.
+func regexSizeOf(n parser.Node) int {
+	size := 0
+	switch n := n.(type) {
+	case *parser.VectorSelector:
+		for _, m := range n.LabelMatchers {
+			if m.Type == labels.MatchRegexp || m.Type == labels.MatchNotRegexp {
+				size += regexSize(m.Value)
+			}
+		}
+	case *parser.Call:
+		if n.Func.Name != "label_replace" {
+			break
+		}
+		arg := n.Args[4]
+		for p, ok := arg.(*parser.ParenExpr); ok; p, ok = arg.(*parser.ParenExpr) {
+			arg = p.Expr
+		}
+		if s, ok := arg.(*parser.StringLiteral); ok {
+			size = regexSize(s.Val)
+		}
+	}
+	return size
 }
 
 func BenchmarkCheckText(b *testing.B) {

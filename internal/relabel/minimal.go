@@ -31,14 +31,14 @@ func kubernetesJobs() []string {
 //
 //   - no rule, dashboard or adapter configuration of the core set names its
 //     metric at all (testdata/core_selectors.txt), nor does any of the further
-//     dashboards and vendors' allow lists (testdata/wider_names.txt);
+//     alerts, dashboards and vendors' allow lists (testdata/wider_names.txt);
 //   - the name belongs to one exporter, or the rule is scoped by job;
 //   - it reads no le: a histogram loses all its buckets or none, so the
 //     spelling of a bound (30 before Prometheus 3, 30.0 since) cannot matter.
 func minimal() Profile {
 	return Profile{
 		Name:    ProfileMinimal,
-		Summary: "Drops only series that none of the widely used Kubernetes rules and dashboards can see.",
+		Summary: "Drops only series that none of the widely used Kubernetes rules and dashboards that were checked can see.",
 		Rules:   slices.Concat(kubernetesRules(), cadvisorRules(), exporterRules()),
 	}
 }
@@ -50,7 +50,7 @@ func kubernetesRules() []Rule {
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
 			Regex:        "apiserver_request_body_size_bytes_bucket",
-			Reason:       "32 buckets per resource and verb that nothing reads; _sum and _count stay and give the mean size",
+			Reason:       "32 buckets per resource and verb that nothing checked reads; _sum and _count stay and give the mean size",
 		},
 		{
 			ID:           "apiserver-watch-buckets",
@@ -59,22 +59,22 @@ func kubernetesRules() []Rule {
 			Regex: "apiserver_watch_list_duration_seconds_bucket" +
 				"|apiserver_watch_cache_read_wait_seconds_bucket" +
 				"|apiserver_watch_events_sizes_bucket",
-			Reason: "alpha histograms of the watch path, buckets per resource that nothing reads; _sum and _count stay",
+			Reason: "alpha histograms of the watch path, buckets per resource that nothing checked reads; _sum and _count stay",
 		},
 		{
 			ID:           "rest-client-size-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
-			Regex:        "rest_client_(request|response)_size_bytes_bucket",
+			Regex:        "rest_client_response_size_bytes_bucket",
 			Jobs:         kubernetesJobs(),
-			Reason:       "alpha histograms per API host and verb in every Kubernetes process, buckets that nothing reads; _sum and _count stay",
+			Reason:       "alpha histogram per API host and verb in every Kubernetes process, buckets that nothing checked reads; _sum and _count stay",
 		},
 		{
 			ID:           "kubernetes-feature-gates",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex:        "kubernetes_feature_enabled",
-			Reason:       "one constant series per feature gate in every Kubernetes process, kubelets included; nothing reads it",
+			Reason:       "one constant series per feature gate in every Kubernetes process, kubelets included; nothing checked reads it",
 		},
 		{
 			ID:           "go-godebug-counters",
@@ -82,7 +82,7 @@ func kubernetesRules() []Rule {
 			SourceLabels: []string{"__name__"},
 			Regex:        "go_godebug_non_default_behavior_[a-z0-9_]+_events_total",
 			Jobs:         kubernetesJobs(),
-			Reason:       "the Go runtime's GODEBUG counters, repeated by every Kubernetes process; nothing reads them",
+			Reason:       "the Go runtime's GODEBUG counters, repeated by every Kubernetes process; nothing checked reads them",
 		},
 	}
 }
@@ -105,13 +105,13 @@ func cadvisorRules() []Rule {
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex: "container_cpu_(system|user)_seconds_total" +
-				"|container_fs_io_(current|time_seconds_total|time_weighted_seconds_total)" +
+				"|container_fs_io_time_weighted_seconds_total" +
 				"|container_fs_(reads|writes)_merged_total" +
 				"|container_fs_sector_(reads|writes)_total" +
 				"|container_memory_mapped_file" +
-				"|container_(file_descriptors|threads_max)",
+				"|container_threads_max",
 			Jobs:   kubeletCadvisorJobs(),
-			Reason: "per container and cgroup, read by nothing; kube-prometheus-stack drops them by default too",
+			Reason: "per container and cgroup, read by nothing checked; kube-prometheus-stack drops them by default too",
 		},
 		{
 			ID:           "cadvisor-memory-failures-hierarchy",
@@ -119,7 +119,7 @@ func cadvisorRules() []Rule {
 			SourceLabels: []string{"__name__", "scope"},
 			Regex:        "container_memory_failures_total;hierarchy",
 			Jobs:         kubeletCadvisorJobs(),
-			Reason:       "page faults counted a second time, children included; nothing reads them, and scope=\"container\" stays",
+			Reason:       "page faults counted a second time, children included; nothing checked reads them, and scope=\"container\" stays",
 		},
 		{
 			// Told by the cgroup's path and not by empty pod, namespace or
@@ -136,7 +136,7 @@ func cadvisorRules() []Rule {
 				"|/kubepods\\.slice/kubepods-(besteffort|burstable)\\.slice" +
 				"|/system\\.slice(/[^/;]+\\.service)?);;",
 			Jobs:   kubeletCadvisorJobs(),
-			Reason: "limits and process counts of the QoS and system cgroups, read by nothing; containers, pods and the root cgroup keep theirs",
+			Reason: "limits and process counts of the QoS and system cgroups, read by nothing checked; containers, pods and the root cgroup keep theirs",
 		},
 	}
 }
@@ -147,15 +147,15 @@ func exporterRules() []Rule {
 			ID:           "ksm-endpoint-ports",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
-			Regex:        "kube_endpoint_(ports|address_available|address_not_ready)",
-			Reason:       "deprecated by kube-state-metrics and read by nothing; kube_endpoint_address, their replacement, stays",
+			Regex:        "kube_endpoint_ports",
+			Reason:       "deprecated by kube-state-metrics and read by nothing checked; kube_endpoint_address and its deprecated forms, which alerts read, stay",
 		},
 		{
 			ID:           "ksm-pod-tolerations",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex:        "kube_pod_tolerations",
-			Reason:       "two or more constant series for every pod of the cluster; nothing reads them",
+			Reason:       "two or more constant series for every pod of the cluster; nothing checked reads them",
 		},
 		{
 			ID:           "node-network-constants",
@@ -163,7 +163,7 @@ func exporterRules() []Rule {
 			SourceLabels: []string{"__name__"},
 			Regex: "node_network_(address_assign_type|device_id|iface_id|iface_link|iface_link_mode" +
 				"|name_assign_type|net_dev_group|protocol_type)",
-			Reason: "constants of a network interface, one of each per pod and node because every pod brings a virtual interface; nothing reads them",
+			Reason: "constants of a network interface, one of each per pod and node because every pod brings a virtual interface; nothing checked reads them",
 		},
 	}
 }

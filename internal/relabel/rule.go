@@ -40,7 +40,7 @@ const separator = ";"
 type Class string
 
 const (
-	// ClassUnused drops names that nothing reads.
+	// ClassUnused drops names that nothing checked reads.
 	ClassUnused Class = "unused"
 	// ClassDisjoint drops series of a name that is read, but only by selectors
 	// that exclude those series.

@@ -88,7 +88,7 @@ func TestNoCoreSelectorNamesAMetricThatMinimalDrops(t *testing.T) {
 	}
 }
 
-func TestNoWiderDashboardOrAllowListNamesAMetricThatMinimalDrops(t *testing.T) {
+func TestNoWiderAlertDashboardOrAllowListNamesAMetricThatMinimalDrops(t *testing.T) {
 	d := mustCompile(t, mustProfile(t, ProfileMinimal))
 	for _, name := range factLines(t, "testdata/wider_names.txt") {
 		for i, c := range d.rules {

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -98,7 +99,7 @@ func TestDeadlineReplacesACompressedAnswerByAPlainOne(t *testing.T) {
 }
 
 func TestDeadlineAfterTheFirstByteBreaksTheConnection(t *testing.T) {
-	h := New(50*time.Millisecond, 0, nil)
+	h := New(500*time.Millisecond, 0, nil)
 	s := serve(t, h, "/series", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"status":"success","data":[`)
 		w.(http.Flusher).Flush()
@@ -132,17 +133,62 @@ func TestDeadlineEndsAWriteThatWaitsForASlowClient(t *testing.T) {
 	}
 }
 
-func TestConnectionServesTheNextRequestAfterAnAnswer(t *testing.T) {
-	s := serve(t, New(200*time.Millisecond, 0, nil), "/labels", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok")
-	})
-	for range 2 {
-		_, body := get(t, s.URL)
-		require.Equal(t, "ok", body)
-		time.Sleep(writeGrace/2 + 200*time.Millisecond) // Beyond the first request's write deadline after two rounds.
+// both starts the handler on a server for HTTP/1.1 and on one for HTTP/2.
+func both(t *testing.T, h *Handlers, next http.HandlerFunc, f func(t *testing.T, s *httptest.Server)) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
+			s := httptest.NewUnstartedServer(h.API("/labels", next))
+			s.EnableHTTP2 = http2
+			s.StartTLS()
+			t.Cleanup(s.Close)
+			f(t, s)
+		})
 	}
-	_, body := get(t, s.URL)
-	require.Equal(t, "ok", body)
+}
+
+func TestAnErrorThatIsLateStillArrives(t *testing.T) {
+	late := func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(100*time.Millisecond + writeGrace + 200*time.Millisecond) // Looks at no context.
+		_, _ = io.WriteString(w, "late")
+	}
+	both(t, New(100*time.Millisecond, 0, nil), late, func(t *testing.T, s *httptest.Server) {
+		for range 2 { // The second on the same connection.
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.Contains(t, string(body), "was stopped at its deadline")
+		}
+	})
+}
+
+func TestHandlerThatReturnsSilentlyAtTheDeadline(t *testing.T) {
+	t.Run("before its header gives the 503", func(t *testing.T) {
+		both(t, New(50*time.Millisecond, 0, nil), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			func(t *testing.T, s *httptest.Server) {
+				resp, err := s.Client().Get(s.URL)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			})
+	})
+	t.Run("after its first batch breaks the connection", func(t *testing.T) {
+		h := New(500*time.Millisecond, 0, nil)
+		both(t, h, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "batch\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, func(t *testing.T, s *httptest.Server) {
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err)
+			_, err = io.ReadAll(resp.Body)
+			require.Error(t, err, "an incomplete answer must not look complete")
+			require.NoError(t, resp.Body.Close())
+		})
+		require.Equal(t, 2.0, testutil.ToFloat64(h.aborted.WithLabelValues("/api/v1/labels")))
+	})
 }
 
 func TestClientThatLeavesEndsTheContextWithoutADeadlineError(t *testing.T) {

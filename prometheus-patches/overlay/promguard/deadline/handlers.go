@@ -5,6 +5,7 @@ package deadline
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -72,13 +73,21 @@ func (h *Handlers) API(route string, next http.HandlerFunc) http.HandlerFunc {
 	e := endpoint{handlers: h, name: "/api/v1" + route, ownTimeout: true, timeout: h.timeout, source: fmt.Sprintf("%s=%s", Flag, h.timeout), json: true}
 	for _, name := range evaluates {
 		if route == name {
-			e.timeout += h.queryTimeout
+			e.timeout = sum(h.queryTimeout, h.timeout)
 			e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", h.queryTimeout, Flag, h.timeout)
 			e.ownTimeout = false // The PromQL engine's affair.
 		}
 	}
 	e.json = route != "/read"
 	return e.bound(next)
+}
+
+// sum adds two durations of at least 0; a sum that is too large is the largest.
+func sum(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Root puts the handlers outside of /api/v1 that read the database under their
@@ -103,10 +112,6 @@ type endpoint struct {
 	json bool
 }
 
-// A deadline that passes while a Write waits for a slow client must leave time
-// to write the error of a client that is not slow.
-const writeGrace = time.Second
-
 func (e endpoint) bound(next http.HandlerFunc) http.HandlerFunc {
 	inFlight := e.handlers.inFlight.WithLabelValues(e.name)
 	exceededTotal := e.handlers.exceeded.WithLabelValues(e.name)
@@ -125,18 +130,14 @@ func (e endpoint) bound(next http.HandlerFunc) http.HandlerFunc {
 		ctx, cancel := Bind(r.Context(), cause)
 		defer cancel()
 		bw := &writer{ResponseWriter: w, ctx: ctx, endpoint: e}
-		// A Write that waits for the client does not look at the context.
-		bw.setWriteDeadline(time.Now().Add(cause.Timeout + writeGrace))
 		next(bw, r.WithContext(ctx))
+		bw.finish()
 		if bw.replaced {
 			exceededTotal.Inc()
 		}
 		if bw.aborted {
 			abortedTotal.Inc()
 			bw.abort()
-			return
 		}
-		// The connection may serve another request.
-		bw.setWriteDeadline(time.Time{})
 	}
 }

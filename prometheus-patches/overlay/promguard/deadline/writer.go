@@ -14,6 +14,10 @@ import (
 // context, in bytes.
 const writeChunk = 64 << 10
 
+// writeGrace is how much longer than to the deadline a Write may wait for the
+// client.
+const writeGrace = time.Second
+
 // writer is the http.ResponseWriter of a bounded request. If the deadline has
 // passed before the handler writes its header, the answer is the deadline's
 // error whatever the handler answers. If it passes later, the answer is cut off.
@@ -36,11 +40,18 @@ func (w *writer) WriteHeader(code int) {
 	}
 	if cause := exceeded(w.ctx); cause != nil {
 		w.replaced = true
+		w.setWriteDeadline(time.Now().Add(writeGrace))
 		w.endpoint.respond(w.ResponseWriter, http.StatusServiceUnavailable, "timeout", cause)
 		return
 	}
 	// Informational headers come before the real one.
-	w.wroteHeader = code >= http.StatusOK
+	if w.wroteHeader = code >= http.StatusOK; w.wroteHeader {
+		// A Write that waits for the client does not look at the context. The
+		// server clears the write deadline before the connection's next request.
+		if deadline, ok := w.ctx.Deadline(); ok {
+			w.setWriteDeadline(deadline.Add(writeGrace))
+		}
+	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -68,6 +79,20 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 }
 
+// finish ends the answer of a handler that has returned. A handler that looks
+// at the context may have returned early and silently, as if there was nobody
+// left to answer to.
+func (w *writer) finish() {
+	switch {
+	case w.ctx.Err() == nil || w.replaced || w.aborted:
+	case w.wroteHeader:
+		// It may be incomplete: nobody but the handler knows.
+		w.aborted = true
+	case exceeded(w.ctx) != nil:
+		w.WriteHeader(http.StatusOK) // Replaced by the deadline's error.
+	}
+}
+
 // Flush is for handlers that stream.
 func (w *writer) Flush() {
 	w.WriteHeader(http.StatusOK)
@@ -85,7 +110,8 @@ func (w *writer) setWriteDeadline(t time.Time) {
 // abort makes the connection fail, so that the client does not take an
 // incomplete answer for a complete one. A write deadline in the past does that
 // without the stack trace that a panic with http.ErrAbortHandler leaves in
-// Prometheus's log.
+// Prometheus's log. A client that speaks HTTP/1.0 cannot tell: there the end of
+// the connection is the end of the answer.
 func (w *writer) abort() {
 	if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		panic(http.ErrAbortHandler)
