@@ -139,7 +139,8 @@ type stoppedWaiting struct{ signal error }
 func (e stoppedWaiting) Error() string {
 	return e.signal.Error() + " while waiting for the upstream server"
 }
-func (e stoppedWaiting) Is(target error) bool { return target == run.ErrSignal }
+
+func (stoppedWaiting) Is(target error) bool { return target == run.ErrSignal }
 
 func newRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()

@@ -82,7 +82,7 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // run starts everything, waits for a signal or for one of the processes to end,
 // and stops everything.
-func run(c config, out io.Writer) (err error) {
+func run(c config, out io.Writer) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -100,27 +100,14 @@ func run(c config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: src.handler, ReadHeaderTimeout: 10 * time.Second}
-	defer server.Close()
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			cancel(fmt.Errorf("serving the exposition: %w", err))
-		}
-	}()
+	defer serveSource(src, listener, cancel).Close()
 
 	kids := &children{dir: filepath.Join(c.Data, "demo"), out: out, ended: cancel}
 	defer func() {
 		cancel(nil)
 		kids.stop(signals)
 	}()
-	go func() {
-		// The first signal ends the run; stop reads the second one.
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
+	go cancelOnSignal(ctx, cancel, signals)
 
 	if err := start(ctx, c, src, kids, out); err == nil {
 		printTour(out, c, src)
@@ -132,6 +119,27 @@ func run(c config, out io.Writer) (err error) {
 		return cause
 	}
 	return nil
+}
+
+// serveSource serves what is scraped until the server is closed; if serving ends
+// otherwise, it cancels the run.
+func serveSource(src source, l net.Listener, cancel context.CancelCauseFunc) *http.Server {
+	server := &http.Server{Handler: src.handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serving the exposition: %w", err))
+		}
+	}()
+	return server
+}
+
+// cancelOnSignal lets the first signal end the run; children.stop reads the second.
+func cancelOnSignal(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan os.Signal) {
+	select {
+	case <-signals:
+		cancel(errInterrupted)
+	case <-ctx.Done():
+	}
 }
 
 var errInterrupted = errors.New("interrupted")
