@@ -74,7 +74,6 @@ func (c *children) start(path string, args ...string) error {
 func (c *children) stop(signals <-chan os.Signal) {
 	c.stops.Store(true)
 	for _, k := range slices.Backward(c.kids) {
-
 		select {
 		case <-k.done:
 			continue
