@@ -117,8 +117,10 @@ func TestDeadlineAfterTheFirstByteBreaksTheConnection(t *testing.T) {
 
 func TestDeadlineEndsAWriteThatWaitsForASlowClient(t *testing.T) {
 	returned := make(chan error, 1)
-	s := serve(t, New(100*time.Millisecond, 0, nil), "/series", func(w http.ResponseWriter, _ *http.Request) {
-		_, err := w.Write(make([]byte, 256<<20))
+	// Made before the deadline starts: it takes a while.
+	large := make([]byte, 256<<20)
+	s := serve(t, New(500*time.Millisecond, 0, nil), "/series", func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(large)
 		returned <- err
 	})
 	resp, err := http.Get(s.URL)
