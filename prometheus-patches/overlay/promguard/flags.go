@@ -9,31 +9,27 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/model"
 
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/deadline"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
 
 // Flags are the values of promguard's flags, set when the application parses
 // its command line.
 type Flags struct {
-	apiTimeout model.Duration
-	walReplay  walreplay.Limit
-	dropRules  string
+	reads     readFlags
+	walReplay walreplay.Limit
+	dropRules string
 }
 
 // AddFlags adds promguard's flags to the application.
 func AddFlags(a *kingpin.Application) *Flags {
 	f := &Flags{}
-	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
-		Default("30s").SetValue(&f.apiTimeout)
+	f.reads.add(a)
 	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
 		Default("auto").SetValue(&f.walReplay)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), " or ")+".").
@@ -43,12 +39,7 @@ func AddFlags(a *kingpin.Application) *Flags {
 
 // Log says which guards are in force.
 func (f *Flags) Log(logger *slog.Logger) {
-	logger.Info("promguard", "api_timeout", f.apiTimeout, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
-}
-
-// Deadlines returns the deadline of read requests, or nil for none.
-func (f *Flags) Deadlines(queryTimeout model.Duration, reg prometheus.Registerer) *deadline.Handlers {
-	return deadline.New(time.Duration(f.apiTimeout), time.Duration(queryTimeout), reg)
+	logger.Info("promguard", f.reads.logAttrs(), "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

@@ -6,9 +6,10 @@ package tsdb
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/deadline"
+	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/index"
 )
@@ -22,13 +23,37 @@ const checkPostingsEvery = 1024
 // a head or a block goes along, so this is where a selection is stopped: while
 // they are merged, drained for sorting, or skipped over in a block.
 //
-// A context of anything but a read request with a deadline leaves p as it is.
+// A context of anything but a limited read request leaves p as it is.
 func postingsWithin(ctx context.Context, p index.Postings) index.Postings {
-	if !deadline.Bounds(ctx) {
+	r := reads.FromContext(ctx)
+	if r == nil {
 		return p
 	}
-	return &boundPostings{Postings: p, ctx: ctx}
+	return &boundPostings{Postings: p, ctx: ctx, read: r}
 }
+
+// selectWithin is postingsWithin for the postings of the series that a
+// selection returns: each is accounted for with as many points as the hints say
+// that PromQL will make of it.
+func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHints) index.Postings {
+	p = postingsWithin(ctx, p)
+	if bound, ok := p.(*boundPostings); ok {
+		bound.points = pointsOf(hints)
+	}
+	return p
+}
+
+// pointsOf returns how many points PromQL evaluates each series at.
+func pointsOf(hints *storage.SelectHints) int64 {
+	if hints == nil || hints.Step <= 0 {
+		return 1
+	}
+	return max(1, (hints.End-hints.Start)/hints.Step+1)
+}
+
+// sortedSeriesBytes is what sorting holds for each series: pointers to series
+// while they are sorted, and the postings that are made of them.
+const sortedSeriesBytes = 16
 
 // sortWithin sorts the series that were read from p by their labels. Sorting a
 // million series takes seconds. For postings of postingsWithin it gives up soon
@@ -39,14 +64,36 @@ func sortWithin(p index.Postings, series []*memSeries) error {
 		slices.SortFunc(series, compareLabels)
 		return nil
 	}
-	slices.SortFunc(series, func(a, b *memSeries) int {
-		// To the sort, equal elements are in order: it ends in one pass.
-		if bound.done() {
-			return 0
+	if err := bound.read.Reserve(bound.ctx, int64(len(series))*sortedSeriesBytes); err != nil {
+		return err
+	}
+	return sortFuncWithin(bound.ctx, series, compareLabels)
+}
+
+// sortValuesWithin sorts label values, for a limited read request until its
+// context is done.
+func sortValuesWithin(ctx context.Context, values []string) error {
+	if reads.FromContext(ctx) == nil {
+		slices.Sort(values)
+		return nil
+	}
+	return sortFuncWithin(ctx, values, strings.Compare)
+}
+
+// sortFuncWithin sorts until the context is done, and returns its cause then.
+func sortFuncWithin[T any](ctx context.Context, s []T, compare func(a, b T) int) error {
+	var err error
+	compared := 0
+	slices.SortFunc(s, func(a, b T) int {
+		if compared++; err == nil && compared%checkPostingsEvery == 0 {
+			err = reads.Check(ctx)
 		}
-		return compareLabels(a, b)
+		if err != nil {
+			return 0 // To the sort, equal elements are in order: it ends in one pass.
+		}
+		return compare(a, b)
 	})
-	return bound.err
+	return err
 }
 
 func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }
@@ -54,17 +101,30 @@ func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.la
 type boundPostings struct {
 	index.Postings
 	ctx  context.Context
-	read int
-	err  error
+	read *reads.Read
+	// points is how many points each of the postings stands for; 0 if they are
+	// not the series that the selection returns.
+	points int64
+	steps  int
+	err    error
 }
 
 // done counts a step and says whether the context has ended.
 func (p *boundPostings) done() bool {
-	if p.err == nil && p.read%checkPostingsEvery == 0 && p.ctx.Err() != nil {
-		p.err = context.Cause(p.ctx)
+	if p.err == nil && p.steps%checkPostingsEvery == 0 {
+		p.err = p.check()
 	}
-	p.read++
+	p.steps++
 	return p.err != nil
+}
+
+func (p *boundPostings) check() error {
+	if p.points > 0 && p.steps > 0 {
+		if err := p.read.Select(p.ctx, checkPostingsEvery, p.points); err != nil {
+			return err
+		}
+	}
+	return reads.Check(p.ctx)
 }
 
 func (p *boundPostings) Next() bool { return !p.done() && p.Postings.Next() }

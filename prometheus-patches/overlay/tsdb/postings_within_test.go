@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/deadline"
+	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/index"
 )
@@ -26,8 +26,16 @@ func refs(n int) []storage.SeriesRef {
 	return out
 }
 
+// limited returns the context of a limited read request.
+func limited(t *testing.T, limits reads.Limits) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, ctx, remove := reads.NewTable(reads.NewBudget(4<<20)).Add(ctx, reads.Info{}, limits)
+	t.Cleanup(remove)
+	return ctx, cancel
+}
+
 func TestPostingsWithinGivesTheSamePostings(t *testing.T) {
-	ctx, cancel := deadline.Bind(t.Context(), &deadline.ExceededError{Timeout: time.Hour})
+	ctx, cancel := limited(t, reads.Limits{})
 	defer cancel()
 	for _, n := range []int{0, 1, checkPostingsEvery, 3*checkPostingsEvery + 1} {
 		got, err := index.ExpandPostings(postingsWithin(ctx, index.NewListPostings(refs(n))))
@@ -48,7 +56,7 @@ func TestPostingsWithinEndSoonAfterTheClientHasLeft(t *testing.T) {
 		"seek": func(p index.Postings, i int) bool { return p.Seek(storage.SeriesRef(i)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := deadline.Bind(t.Context(), &deadline.ExceededError{Timeout: time.Hour})
+			ctx, cancel := limited(t, reads.Limits{})
 			p := postingsWithin(ctx, index.NewListPostings(refs(100*checkPostingsEvery)))
 			require.True(t, next(p, 1))
 			cancel()
@@ -64,7 +72,7 @@ func TestPostingsWithinEndSoonAfterTheClientHasLeft(t *testing.T) {
 }
 
 func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
-	ctx, cancel := deadline.Bind(t.Context(), &deadline.ExceededError{Timeout: time.Hour})
+	ctx, cancel := limited(t, reads.Limits{})
 	defer cancel()
 	series := make([]*memSeries, 0, 50000)
 	for i := range cap(series) {
@@ -83,7 +91,22 @@ func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
 	cancel()
 	p := postingsWithin(ctx, index.EmptyPostings())
 	require.ErrorIs(t, sortWithin(p, slices.Clone(series)), context.Canceled)
-	require.Less(t, p.(*boundPostings).read, 10*len(series), "the sort ends instead of comparing on")
+}
+
+func TestSortValuesWithinSortsUntilTheClientHasLeft(t *testing.T) {
+	values := make([]string, 50000)
+	for i := range values {
+		values[i] = fmt.Sprint((i * 7919) % len(values))
+	}
+	want := slices.Sorted(slices.Values(values))
+	ctx, cancel := limited(t, reads.Limits{})
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		got := slices.Clone(values)
+		require.NoError(t, sortValuesWithin(ctx, got))
+		require.Equal(t, want, got)
+	}
+	cancel()
+	require.ErrorIs(t, sortValuesWithin(ctx, values), context.Canceled)
 }
 
 func TestPostingsWithinLeavesAllOtherContextsAlone(t *testing.T) {
@@ -91,4 +114,32 @@ func TestPostingsWithinLeavesAllOtherContextsAlone(t *testing.T) {
 	defer cancel()
 	p := index.NewListPostings(refs(3))
 	require.Same(t, p, postingsWithin(ctx, p))
+}
+
+func TestSelectWithinStopsAReadThatNeedsMoreMemoryThanItMayHave(t *testing.T) {
+	const n = 10 * checkPostingsEvery
+	for _, tc := range []struct {
+		name   string
+		limits reads.Limits
+		hints  *storage.SelectHints
+		stops  bool
+	}{
+		{name: "nothing is held", hints: &storage.SelectHints{Start: 0, End: 1e6, Step: 1}},
+		{name: "instant", limits: reads.Limits{SeriesBytes: 1}, hints: &storage.SelectHints{}},
+		{name: "many bytes per series", limits: reads.Limits{SeriesBytes: 4096}, stops: true},
+		{name: "many points", limits: reads.Limits{SeriesBytes: 1}, hints: &storage.SelectHints{Start: 0, End: 10000, Step: 10}, stops: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := limited(t, tc.limits)
+			defer cancel()
+			got, err := index.ExpandPostings(selectWithin(ctx, index.NewListPostings(refs(n)), tc.hints))
+			if tc.stops {
+				require.ErrorContains(t, err, reads.BudgetFlag)
+				require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, got, n)
+		})
+	}
 }

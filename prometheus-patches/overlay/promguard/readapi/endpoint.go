@@ -1,0 +1,127 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/promguard/reads"
+)
+
+// TimeoutFlag is the name of the flag that sets the deadline, for messages.
+const TimeoutFlag = "--guard.api-timeout"
+
+// endpoint is one route with what limits it.
+type endpoint struct {
+	name    string
+	pool    *reads.Pool // nil: never waits.
+	limits  reads.Limits
+	timeout time.Duration // 0: none.
+	// source says where timeout comes from.
+	source string
+	// json says that errors go in the API's JSON envelope.
+	json bool
+	// multipart says that the handler reads multipart forms.
+	multipart bool
+}
+
+// kind groups endpoints by what they cost.
+type kind int
+
+const (
+	kindUnlimited kind = iota // Writes, streams for as long as the client likes, or changes the database.
+	kindStatus                // Small, or must never wait: rules, alerts, build information.
+	kindMetadata              // Series, labels, targets.
+	kindBulk                  // Federation and remote read.
+	kindQuery                 // PromQL.
+)
+
+// kinds are the kinds of the routes, by prefix; the first that fits counts. A
+// route that this package has not heard of is metadata.
+var kinds = []struct {
+	prefix string
+	kind   kind
+}{
+	{"/write", kindUnlimited},
+	{"/otlp/", kindUnlimited},
+	{"/notifications", kindUnlimited},
+	{"/admin/", kindUnlimited},
+	{"/*path", kindUnlimited},
+	{statusRoute, kindUnlimited},
+	{"/status/tsdb", kindMetadata},
+	{"/status/", kindStatus},
+	{"/rules", kindStatus},
+	{"/alerts", kindStatus},
+	{"/alertmanagers", kindStatus},
+	{"/features", kindStatus},
+	{"/openapi", kindStatus},
+	{"/format_query", kindStatus},
+	{"/parse_query", kindStatus},
+	{"/query", kindQuery},
+	{"/read", kindBulk},
+	{"/federate", kindBulk},
+	{"/consoles/", kindQuery},
+}
+
+func kindOf(route string) kind {
+	for _, k := range kinds {
+		if strings.HasPrefix(route, k.prefix) {
+			return k.kind
+		}
+	}
+	return kindMetadata
+}
+
+// Memory in bytes that a selected series holds until the end of a read: PromQL
+// keeps an iterator and a result for each, federation a sample and its share of
+// the largest metric family, sampled remote read its labels as messages.
+const (
+	querySeriesBytes = 512
+	bulkSeriesBytes  = 1024
+)
+
+// endpoint returns the limits of a route, or nil for one that has none.
+func (h *Handlers) endpoint(prefix, route string) *endpoint {
+	k := kindOf(route)
+	if k == kindUnlimited {
+		return nil
+	}
+	o := &h.opts
+	e := &endpoint{
+		name:    prefix + route,
+		limits:  reads.Limits{ResponseBytes: o.ResponseBytes},
+		timeout: o.Timeout,
+		source:  fmt.Sprintf("%s=%s", TimeoutFlag, o.Timeout),
+		json:    prefix != "" && route != "/read",
+		// These read the form in a way that leaves multipart out.
+		multipart: route != "/series" && route != "/federate",
+	}
+	switch k {
+	case kindMetadata:
+		e.pool = h.metadata
+		e.limits.MaxResults, e.limits.MaxBytes = o.MaxResults, o.MaxBytes
+	case kindBulk:
+		e.pool = h.bulk
+		e.limits.SeriesBytes = bulkSeriesBytes
+	case kindQuery:
+		e.pool = h.query
+		e.limits.SeriesBytes = querySeriesBytes
+		if o.Timeout > 0 && route != "/query_exemplars" { // Exemplars are not evaluated.
+			e.timeout = sum(o.QueryTimeout, o.Timeout)
+			e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", o.QueryTimeout, TimeoutFlag, o.Timeout)
+		}
+	}
+	return e
+}
+
+// sum adds two durations of at least 0; a sum that is too large is the largest.
+func sum(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,204 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/prometheus/prometheus/internal/querylimit"
+	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/util/httputil"
+)
+
+// Handlers puts handlers under their limits. A nil *Handlers leaves every
+// handler as it is.
+type Handlers struct {
+	opts    Options
+	table   *reads.Table
+	text    *querylimit.Policy // nil: PromQL texts are not looked at.
+	metrics *metrics
+
+	metadata, bulk, query *reads.Pool
+}
+
+// New returns the handlers' limits, or nil if opts has none.
+func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
+	if !opts.limits() {
+		return nil, nil
+	}
+	h := &Handlers{
+		opts:     opts,
+		table:    reads.NewTable(opts.Budget),
+		metadata: reads.NewPool("metadata", opts.MetadataConcurrency),
+		bulk:     reads.NewPool("read", opts.ReadConcurrency),
+		query:    reads.NewPool("query", opts.QueryConcurrency),
+	}
+	if opts.CheckText {
+		policy, err := querylimit.New(textOptions())
+		if err != nil {
+			return nil, err
+		}
+		h.text = policy
+	}
+	h.metrics = newMetrics(h, reg)
+	return h, nil
+}
+
+// regexSizeMax is the largest size of the regular expressions of one request, in
+// instructions. A list of 7,500 node names has a third of it.
+const regexSizeMax = 300_000
+
+// textOptions are the limits of PromQL texts: what costs too much to parse,
+// whoever asks. The guard in front of a server is where to be stricter.
+func textOptions() querylimit.Options {
+	o := querylimit.DefaultOptions()
+	o.QueryBytes = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: querylimit.MaxQueryBytes}
+	o.QueryOperators = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: querylimit.MaxQueryOperators}
+	o.RegexSize = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: regexSizeMax}
+	return o
+}
+
+// API puts the handler of a route below /api/v1 under its limits.
+func (h *Handlers) API(route string, next http.HandlerFunc) http.HandlerFunc {
+	return h.limited("/api/v1", route, next)
+}
+
+// Root puts the handlers outside of /api/v1 that read the database under their
+// limits: /federate and the consoles.
+func (h *Handlers) Root(route string, next http.HandlerFunc) http.HandlerFunc {
+	if route != "/federate" && !strings.HasPrefix(route, "/consoles/") {
+		return next
+	}
+	return h.limited("", route, next)
+}
+
+func (h *Handlers) limited(prefix, route string, next http.HandlerFunc) http.HandlerFunc {
+	if h == nil {
+		return next
+	}
+	e := h.endpoint(prefix, route)
+	if e == nil {
+		return next
+	}
+	h.metrics.init(e)
+	return func(w http.ResponseWriter, r *http.Request) { h.serve(e, next, w, r) }
+}
+
+// Stop stops every read, because the server ends: it would wait for them.
+func (h *Handlers) Stop() {
+	if h != nil {
+		h.table.StopAll(&reads.Stop{Reason: reads.ReasonShutdown, Text: "the server is shutting down"})
+	}
+}
+
+// serve runs one request from its admission to its last byte.
+func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
+	h.boundBody(e, w, r)
+	formErr := parseForm(e, r)
+
+	read, ctx, remove := h.table.Add(r.Context(), info(e, r), e.limits)
+	defer remove()
+	ctx, cancel, err := h.withDeadline(ctx, e, r)
+	defer cancel()
+
+	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r}
+	defer bw.finish()
+	defer context.AfterFunc(ctx, bw.unblock)()
+	switch {
+	case formErr != nil:
+		bw.refuse(http.StatusBadRequest, "bad_data", fmt.Errorf("error parsing form values: %w", formErr))
+		return
+	case err != nil:
+		bw.refuse(http.StatusBadRequest, "bad_data", err)
+		return
+	case h.text != nil:
+		if err := h.text.CheckText(read.Expressions...).Err(); err != nil {
+			read.Stop(&reads.Stop{Reason: reads.ReasonText, Text: err.Error()})
+			return
+		}
+	}
+	waited := time.Now()
+	release, err := h.table.Admit(ctx, read, e.pool, h.opts.QueueTimeout)
+	h.metrics.waited(e, time.Since(waited))
+	if err != nil {
+		return
+	}
+	defer release()
+	next(bw, r.WithContext(ctx))
+}
+
+// boundBody keeps a client from sending its request for longer than the
+// request may take.
+func (*Handlers) boundBody(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	if e.timeout > 0 && r.Method == http.MethodPost {
+		// Writers that cannot do it, as in tests, go without.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.timeout + writeGrace))
+	}
+}
+
+// withDeadline returns the context with the request's deadline.
+func (*Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Request) (context.Context, context.CancelFunc, error) {
+	timeout, source := e.timeout, e.source
+	own, text, err := ownTimeout(r)
+	if err != nil {
+		return ctx, func() {}, err
+	}
+	if own > 0 && (timeout == 0 || own < timeout) {
+		if timeout == 0 {
+			return ctx, func() {}, nil // The handler's affair, as without limits.
+		}
+		timeout, source = own, fmt.Sprintf("timeout=%s of the request; at most %s", text, e.source)
+	}
+	if timeout == 0 {
+		return ctx, func() {}, nil
+	}
+	stop := &reads.Stop{Reason: reads.ReasonDeadline, Text: fmt.Sprintf("%s %s was stopped at its deadline of %s (%s): narrow the selectors or the time range, set limit=, or raise the deadline",
+		r.Method, e.name, timeout, source)}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, stop)
+	return ctx, cancel, nil
+}
+
+// origin are the headers by which Grafana says who asks.
+var origin = []string{"X-Dashboard-Uid", "X-Dashboard-Title", "X-Panel-Id", "X-Panel-Title", "X-Grafana-Org-Id", "X-Grafana-From-Expr", "FromAlert"}
+
+// info says what is read and for whom. It is read by people: what a client can
+// make long is cut.
+func info(e *endpoint, r *http.Request) reads.Info {
+	i := reads.Info{Method: r.Method, Endpoint: e.name, UserAgent: cut(r.UserAgent())}
+	i.Expressions = append(i.Expressions, r.Form["query"]...)
+	i.Expressions = append(i.Expressions, r.Form["match[]"]...)
+	i.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
+	for _, name := range origin {
+		if v := r.Header.Get(name); v != "" {
+			if i.Origin == nil {
+				i.Origin = map[string]string{}
+			}
+			i.Origin[name] = cut(v)
+		}
+	}
+	return i
+}
+
+func cut(s string) string {
+	const most = 256
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// setCORS lets errors that are sent before the handler runs be read by the
+// origins that may read its answers.
+func (h *Handlers) setCORS(w http.ResponseWriter, r *http.Request) {
+	if h.opts.CORSOrigin != nil {
+		httputil.SetCORS(w, h.opts.CORSOrigin, r)
+	}
+}

@@ -1,0 +1,52 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package readapi limits the requests that read the database over HTTP: their
+// time, their memory, how many run at once, and how slowly a client may read.
+package readapi
+
+import (
+	"time"
+
+	"github.com/grafana/regexp"
+
+	"github.com/prometheus/prometheus/promguard/reads"
+)
+
+// Options are the limits of all read requests. The zero value of each means no
+// limit.
+type Options struct {
+	// Timeout is the deadline of a request; one that evaluates PromQL has
+	// QueryTimeout, the evaluation's own limit, on top.
+	Timeout, QueryTimeout time.Duration
+	// MetadataConcurrency, ReadConcurrency and QueryConcurrency are how many
+	// requests for metadata, for federation and remote read, and for PromQL may
+	// run at a time. Others wait for QueueTimeout.
+	MetadataConcurrency, ReadConcurrency, QueryConcurrency int
+	QueueTimeout                                           time.Duration
+	// Budget is the memory that all reads may hold.
+	Budget *reads.Budget
+	// MaxResults and MaxBytes cut lists of metadata, ResponseBytes refuses other
+	// answers; see reads.Limits.
+	MaxResults              int
+	MaxBytes, ResponseBytes int64
+	// MinClientRate is how fast a client must read its answer, in bytes per
+	// second.
+	MinClientRate int64
+	// CheckText refuses PromQL that costs too much to parse.
+	CheckText bool
+
+	// CORSOrigin is which origins may read errors.
+	CORSOrigin *regexp.Regexp
+	// EnableStop opens the endpoint that stops a read.
+	EnableStop bool
+	// Replay returns how far the replay of the write-ahead log is, as a clause
+	// for errors, or "" when it is over.
+	Replay func() string
+}
+
+// limits says whether any limit is set.
+func (o *Options) limits() bool {
+	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.ReadConcurrency > 0 || o.QueryConcurrency > 0 ||
+		o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
+}

@@ -1,0 +1,84 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/common/route"
+
+	"github.com/prometheus/prometheus/promguard/reads"
+)
+
+const (
+	// statusRoute is where reads are listed and stopped, below /api/v1.
+	statusRoute = "/status/guard"
+	// stopWait is how long an answer waits for a stopped read to end.
+	stopWait = time.Second
+)
+
+// Register adds the endpoints that list the reads and stop one.
+func (h *Handlers) Register(r *route.Router) {
+	if h == nil {
+		return
+	}
+	r.Get(statusRoute+"/queries", h.list)
+	r.Del(statusRoute+"/queries/:id", h.stop)
+}
+
+func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {
+	h.setCORS(w, r)
+	respond(w, http.StatusOK, envelope{Status: "success", Data: h.table.List()})
+}
+
+// stopped is what the answer to a stop says.
+type stopped struct {
+	reads.Status
+	// Ended says that the read has given back what it had reserved.
+	Ended bool `json:"ended"`
+}
+
+func (h *Handlers) stop(w http.ResponseWriter, r *http.Request) {
+	if !h.opts.EnableStop {
+		respond(w, http.StatusForbidden, envelope{Status: "error", ErrorType: "unavailable", Error: "Lifecycle API is not enabled: start with --web.enable-lifecycle to stop requests"})
+		return
+	}
+	text := route.Param(r.Context(), "id")
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("invalid id %q: it is a number from GET %s/queries", text, statusRoute)})
+		return
+	}
+	status, done, ok := h.table.Stop(id, &reads.Stop{Reason: reads.ReasonOperator, Text: "an operator stopped this request"})
+	if !ok {
+		respond(w, http.StatusNotFound, envelope{Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("no request with id %d runs or waits", id)})
+		return
+	}
+	answer := stopped{Status: status}
+	select {
+	case <-done:
+		answer.Ended = true
+	case <-time.After(stopWait):
+	}
+	respond(w, http.StatusOK, envelope{Status: "success", Data: answer})
+}
+
+// envelope is the API's JSON envelope.
+type envelope struct {
+	Status    string `json:"status"`
+	Data      any    `json:"data,omitempty"`
+	ErrorType string `json:"errorType,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func respond(w http.ResponseWriter, code int, e envelope) {
+	body, _ := json.Marshal(e)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,229 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/promguard/reads"
+)
+
+const (
+	// writeChunk is how much of an answer is written between two looks at the
+	// context and at the client's rate, in bytes.
+	writeChunk = 64 << 10
+	// writeGrace is how long an error may take to be written, and how long a
+	// client may stand still before its rate counts.
+	writeGrace = time.Second
+	// retryAfter is when a client may come again that found no room, in seconds.
+	retryAfter = "5"
+)
+
+// writer is the http.ResponseWriter of a limited request. If the read has been
+// stopped before the handler writes its header, the answer is the reason for
+// that, whatever the handler answers. If it is stopped later, the answer is cut
+// off.
+type writer struct {
+	http.ResponseWriter
+	ctx      context.Context
+	read     *reads.Read
+	endpoint *endpoint
+	handlers *Handlers
+	request  *http.Request
+
+	wroteHeader bool
+	replaced    bool // An error was sent: what the handler writes is dropped.
+	aborted     bool // The answer is incomplete and must not look complete.
+	slow        bool // The client reads too slowly.
+
+	mtx sync.Mutex
+	// cuttable says that a Write may be cut off when the read ends: the answer
+	// has begun, and the handler has not returned.
+	cuttable bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) WriteHeader(code int) {
+	if w.wroteHeader || w.replaced {
+		return
+	}
+	if stop := reads.Stopped(w.ctx); stop != nil {
+		w.replaceByStop(stop)
+		return
+	}
+	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get("X-Prometheus-Stopping") != "" {
+		w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
+		return
+	}
+	// Informational headers come before the real one.
+	if w.wroteHeader = code >= http.StatusOK; w.wroteHeader {
+		w.setCuttable(true)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.replaced {
+		return len(p), nil
+	}
+	written := 0
+	for {
+		if err := reads.Check(w.ctx); err != nil {
+			w.aborted = true
+			return written, err
+		}
+		chunk := p[written:min(written+writeChunk, len(p))]
+		w.expect(len(chunk))
+		n, err := w.ResponseWriter.Write(chunk)
+		written += n
+		w.read.Wrote(n)
+		if err != nil {
+			w.aborted = true
+			return written, w.writeError(err)
+		}
+		if written == len(p) {
+			return written, nil
+		}
+	}
+}
+
+// expect bounds how long the next n bytes may take.
+func (w *writer) expect(n int) {
+	if rate := w.handlers.opts.MinClientRate; rate > 0 {
+		w.mtx.Lock()
+		defer w.mtx.Unlock()
+		if w.ctx.Err() == nil { // Else unblock has set the last deadline.
+			w.setWriteDeadline(time.Now().Add(writeGrace + time.Duration(n)*time.Second/time.Duration(rate)))
+		}
+	}
+}
+
+// writeError says why a Write failed, and stops the read, so that nothing more
+// is made for a client that is gone.
+func (w *writer) writeError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && reads.Stopped(w.ctx) == nil {
+		// The server has ended the context by now, so that the reason does not
+		// arrive there.
+		w.slow = true
+		return &reads.Stop{Reason: reads.ReasonSlow, Text: fmt.Sprintf("the client reads fewer than --guard.min-client-rate=%d bytes per second", w.handlers.opts.MinClientRate)}
+	}
+	w.read.Stop(&reads.Stop{Reason: reads.ReasonBroken, Text: err.Error()})
+	return err
+}
+
+// unblock ends a Write that waits for the client when the read has ended: a
+// Write does not look at the context.
+func (w *writer) unblock() {
+	w.mtx.Lock()
+	defer w.mtx.Unlock()
+	if w.cuttable {
+		w.setWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+func (w *writer) setCuttable(to bool) {
+	w.mtx.Lock()
+	w.cuttable = to
+	w.mtx.Unlock()
+	if to && w.ctx.Err() != nil {
+		w.unblock()
+	}
+}
+
+// finish ends the answer of a handler that has returned. A handler that looks
+// at the context may have returned early and silently, as if there was nobody
+// left to answer to.
+func (w *writer) finish() {
+	w.setCuttable(false)
+	switch {
+	case w.ctx.Err() == nil || w.replaced || w.aborted:
+	case w.wroteHeader:
+		// It may be incomplete: nobody but the handler knows.
+		w.aborted = true
+	case reads.Stopped(w.ctx) != nil:
+		w.WriteHeader(http.StatusOK) // Replaced by the reason.
+	}
+	w.handlers.metrics.finished(w)
+	if w.aborted {
+		w.abort()
+	}
+}
+
+// Flush is for handlers that stream.
+func (w *writer) Flush() {
+	w.WriteHeader(http.StatusOK)
+	if !w.replaced {
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+	}
+}
+
+// setWriteDeadline bounds how long a Write may wait for the client. The server
+// clears it before the connection's next request. Writers that cannot do it, as
+// in tests, go without.
+func (w *writer) setWriteDeadline(t time.Time) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+// abort makes the connection fail, so that the client does not take an
+// incomplete answer for a complete one. A write deadline in the past does that
+// without the stack trace that a panic with http.ErrAbortHandler leaves in
+// Prometheus's log. A client that speaks HTTP/1.0 cannot tell: there the end of
+// the connection is the end of the answer.
+func (w *writer) abort() {
+	if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// replaceByStop answers with the reason why the read was stopped.
+func (w *writer) replaceByStop(stop *reads.Stop) {
+	switch stop.Reason {
+	case reads.ReasonDeadline:
+		w.refuse(http.StatusServiceUnavailable, "timeout", stop)
+	case reads.ReasonTooLarge, reads.ReasonText:
+		w.refuse(http.StatusUnprocessableEntity, "execution", stop)
+	case reads.ReasonMemory, reads.ReasonQueue:
+		w.Header().Set("Retry-After", retryAfter)
+		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+	default:
+		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+	}
+}
+
+// refuse answers with an error as the endpoint's clients understand it.
+func (w *writer) refuse(code int, errorType string, err error) {
+	w.replaced = true
+	w.setWriteDeadline(time.Now().Add(writeGrace))
+	w.handlers.setCORS(w.ResponseWriter, w.request)
+	// What a handler had meant for its own answer.
+	w.Header().Del("Content-Encoding")
+	w.Header().Del("Content-Length")
+	if !w.endpoint.json {
+		http.Error(w.ResponseWriter, err.Error(), code)
+		return
+	}
+	respond(w.ResponseWriter, code, envelope{Status: "error", ErrorType: errorType, Error: err.Error()})
+}
+
+// notReady says why the server does not answer yet, or any more.
+func (h *Handlers) notReady(header http.Header) error {
+	if header.Get("X-Prometheus-Stopping") == "true" {
+		return errors.New("the server is shutting down")
+	}
+	if h.opts.Replay != nil {
+		if progress := h.opts.Replay(); progress != "" {
+			return fmt.Errorf("the server is not ready: %s", progress)
+		}
+	}
+	return errors.New("the server is not ready")
+}

@@ -1,0 +1,124 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promguard
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+
+	"github.com/prometheus/prometheus/promguard/readapi"
+	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/promguard/spareconn"
+	"github.com/prometheus/prometheus/web"
+)
+
+// readFlags are the flags that limit requests which read the database.
+type readFlags struct {
+	timeout, queueTimeout                 model.Duration
+	metadata, read, query                 limit
+	memory, maxBytes, responseBytes, rate limit
+	maxResults                            limit
+	text                                  bool
+	spare                                 int
+}
+
+func (f *readFlags) add(a *kingpin.Application) {
+	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
+	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
+		Default("30s").SetValue(&f.timeout)
+	a.Flag("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4. Server mode only.").
+		Default("auto").SetValue(&f.metadata)
+	a.Flag("guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, at least 4. Server mode only.").
+		Default("auto").SetValue(&f.read)
+	a.Flag("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room. Server mode only.").
+		Default("auto").SetValue(&f.query)
+	a.Flag("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. Server mode only.").
+		Default("10s").SetValue(&f.queueTimeout)
+	a.Flag("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. One request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.").
+		Default("auto").SetValue(&f.memory)
+	a.Flag("guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound. Server mode only.").
+		Default("200000").SetValue(&f.maxResults)
+	a.Flag("guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound. Server mode only.").
+		Default("128MB").SetValue(&f.maxBytes)
+	a.Flag("guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound. Server mode only.").
+		Default("512MB").SetValue(&f.responseBytes)
+	a.Flag("guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate. Server mode only.").
+		Default("16KB").SetValue(&f.rate)
+	a.Flag("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. 0 means none.").
+		Default("16").IntVar(&f.spare)
+	a.Flag("guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions. Server mode only.").
+		Default("true").BoolVar(&f.text)
+}
+
+func (f *readFlags) logAttrs() slog.Attr {
+	return slog.Group("reads",
+		"timeout", f.timeout, "queue_timeout", f.queueTimeout,
+		"metadata_concurrency", f.metadata.String(), "read_concurrency", f.read.String(), "query_concurrency", f.query.String(),
+		"memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
+		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.text, "spare_connections", f.spare)
+}
+
+// LimitReads sets what limits the requests of the web handler, if any flag says
+// so. The other options must be set already.
+func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryConcurrency int, logger *slog.Logger, reg prometheus.Registerer) (err error) {
+	procs := int64(runtime.GOMAXPROCS(0))
+	opts := readapi.Options{
+		Timeout:             time.Duration(f.reads.timeout),
+		QueryTimeout:        time.Duration(queryTimeout),
+		MetadataConcurrency: int(f.reads.metadata.or(max(4, 2*procs))),
+		ReadConcurrency:     int(f.reads.read.or(max(4, procs))),
+		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
+		QueueTimeout:        time.Duration(f.reads.queueTimeout),
+		MaxResults:          int(f.reads.maxResults.or(0)),
+		MaxBytes:            f.reads.maxBytes.or(0),
+		ResponseBytes:       f.reads.responseBytes.or(0),
+		MinClientRate:       f.reads.rate.or(0),
+		CheckText:           f.reads.text,
+		CORSOrigin:          o.CORSOrigin,
+		EnableStop:          o.EnableLifecycle,
+		Replay:              replayProgress(o.LocalStorage),
+	}
+	if total := f.reads.memory.or(memoryLimit() / 4); total > 0 {
+		opts.Budget = reads.NewBudget(total)
+		go opts.Budget.Watch(o.Context)
+		logger.Info("Memory budget for reads", "bytes", total)
+	}
+	o.SpareConnections = spareconn.NewPool(f.reads.spare, reg)
+	o.Reads, err = readapi.New(opts, reg)
+	return err
+}
+
+// memoryLimit returns how much memory the process may use in bytes, or 0 if
+// nobody knows.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return limit
+	}
+	limit, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+	if err != nil || limit > math.MaxInt64 {
+		return 0
+	}
+	return int64(limit)
+}
+
+// replayProgress returns a function that says how far the replay of the
+// write-ahead log is.
+func replayProgress(db web.LocalStorage) func() string {
+	return func() string {
+		status, err := db.WALReplayStatus()
+		if err != nil || status.Max == 0 || status.Current >= status.Max {
+			return ""
+		}
+		return fmt.Sprintf("it replays the write-ahead log, segment %d of %d to %d", status.Current, status.Min, status.Max)
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reads
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/units"
+)
+
+// BudgetFlag is the name of the flag that sets the budget, for messages.
+const BudgetFlag = "--guard.read-memory-budget"
+
+// admitBytes is what a read holds from its start: buffers, mostly.
+const admitBytes = 1 << 20
+
+// Budget is the memory that all reads together may hold. It counts what reads
+// say they hold, which is an estimate; Watch is for what it misses. Safe for
+// concurrent use.
+type Budget struct {
+	total   int64
+	perRead int64
+
+	mtx   sync.Mutex
+	held  int64
+	reads map[*Read]struct{}
+	// leaving are reads that were stopped to make room and still hold memory.
+	leaving map[*Read]struct{}
+	// freed is closed, and replaced, when memory is given back.
+	freed chan struct{}
+}
+
+// NewBudget returns a budget of total bytes. One read may have half of it.
+func NewBudget(total int64) *Budget {
+	return &Budget{
+		total:   total,
+		perRead: total / 2,
+		reads:   map[*Read]struct{}{},
+		leaving: map[*Read]struct{}{},
+		freed:   make(chan struct{}),
+	}
+}
+
+// Total returns the size of the budget in bytes.
+func (b *Budget) Total() int64 { return b.total }
+
+// Held returns how much of the budget is held, in bytes.
+func (b *Budget) Held() int64 {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	return b.held
+}
+
+// admit lets a read begin. It waits until there is room for it, or returns false
+// when the context ends or the timer fires.
+func (b *Budget) admit(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
+	for {
+		b.mtx.Lock()
+		if b.held+admitBytes <= b.total || len(b.reads) == 0 {
+			b.reads[r] = struct{}{}
+			b.hold(r, admitBytes)
+			b.mtx.Unlock()
+			return true
+		}
+		freed := b.freed
+		b.mtx.Unlock()
+		select {
+		case <-freed:
+		case <-timeout:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// reserve gives n more bytes to a read that runs. If there are none left, the
+// read that holds the most is stopped, and the others wait for what it gives
+// back. Nobody waits for a read that waits: whoever holds the most never does.
+func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
+	for {
+		b.mtx.Lock()
+		if r.held+n > b.perRead {
+			b.mtx.Unlock()
+			stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s needs more than %s of memory, half of %s=%s, which is what one request may have: select fewer series, a shorter range or a larger step",
+				r.Method, r.Endpoint, size(b.perRead), BudgetFlag, size(b.total))}
+			r.Stop(stop)
+			return stop
+		}
+		if b.held+n <= b.total {
+			b.hold(r, n)
+			b.mtx.Unlock()
+			return nil
+		}
+		b.makeRoom()
+		freed := b.freed
+		b.mtx.Unlock()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-freed:
+		}
+	}
+}
+
+func (b *Budget) hold(r *Read, n int64) {
+	r.held += n
+	b.held += n
+}
+
+// makeRoom stops the read that holds the most, unless one that was stopped has
+// yet to give back what it holds.
+func (b *Budget) makeRoom() {
+	if len(b.leaving) > 0 {
+		return
+	}
+	if r := b.largest(); r != nil {
+		b.leaving[r] = struct{}{}
+		r.Stop(&Stop{ReasonMemory, fmt.Sprintf("%s %s was stopped because all requests together needed more than %s=%s and it held the most, %s: try again later, or select less",
+			r.Method, r.Endpoint, BudgetFlag, size(b.total), size(r.held))})
+	}
+}
+
+func (b *Budget) largest() *Read {
+	var largest *Read
+	for r := range b.reads {
+		if largest == nil || r.held > largest.held {
+			largest = r
+		}
+	}
+	return largest
+}
+
+// reliefBytes is what a read must hold for its end to bring any relief.
+const reliefBytes = 16 << 20
+
+// relieve stops the read that holds the most because the process is about to
+// run out of memory. It says whether there was one that holds enough to matter.
+func (b *Budget) relieve(live, limit int64) bool {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	if len(b.leaving) > 0 {
+		return true
+	}
+	r := b.largest()
+	if r == nil || r.held < reliefBytes {
+		return false
+	}
+	b.leaving[r] = struct{}{}
+	r.Stop(&Stop{ReasonMemory, fmt.Sprintf("%s %s was stopped because the server was about to run out of memory (%s of %s in use) and it held the most, about %s: try again later, or select less",
+		r.Method, r.Endpoint, size(live), size(limit), size(r.held))})
+	return true
+}
+
+// release gives back all that the read holds.
+func (b *Budget) release(r *Read) {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	b.held -= r.held
+	r.held = 0
+	delete(b.reads, r)
+	delete(b.leaving, r)
+	close(b.freed)
+	b.freed = make(chan struct{})
+}
+
+func (b *Budget) heldBy(r *Read) int64 {
+	if b == nil {
+		return 0
+	}
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	return r.held
+}
+
+// size prints bytes with the unit that the flags take.
+func size(n int64) string {
+	return units.Base2Bytes(n).Round(2).String()
+}

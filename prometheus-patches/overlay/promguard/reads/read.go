@@ -1,0 +1,172 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reads keeps account of the requests that read the database for a
+// client: what each asks for, how much memory it holds, and why it was stopped.
+//
+// A request that is limited carries its Read in its context. Code on the way of
+// such a request that can run for long, or take much memory, looks there; all
+// other code, rule evaluation among it, finds none and behaves as if this
+// package did not exist.
+package reads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Limits bound the answer of one read. 0 means no bound.
+type Limits struct {
+	// MaxResults and MaxBytes cut a list of series, label names or label values
+	// after so many elements, or so many bytes of JSON.
+	MaxResults int
+	MaxBytes   int64
+	// ResponseBytes refuses an answer of PromQL, exemplars, remote read or
+	// federation that is larger, in bytes before compression.
+	ResponseBytes int64
+	// SeriesBytes is the memory in bytes that each selected series is reckoned
+	// to hold until the end of the read.
+	SeriesBytes int64
+}
+
+// Info says what is read and for whom.
+type Info struct {
+	Method, Endpoint string
+	// Expressions are the PromQL texts and selectors of the request.
+	Expressions []string
+	Client      string // Address of the client.
+	UserAgent   string
+	// Origin holds Grafana's headers that say which dashboard and panel asked.
+	Origin map[string]string
+}
+
+// Read is a request that reads the database. Its methods may be called by any
+// goroutine; those that code deep in the database calls also on a nil *Read,
+// which knows no limit.
+type Read struct {
+	Info
+	Limits
+	Started time.Time
+
+	id      uint64
+	cancel  context.CancelCauseFunc
+	budget  *Budget
+	held    int64 // Bytes reserved; guarded by budget.mtx.
+	done    chan struct{}
+	running atomic.Bool
+	series  atomic.Int64
+	bytes   atomic.Int64
+	cut     atomic.Bool
+}
+
+type contextKey struct{}
+
+// FromContext returns the read that the context belongs to, or nil.
+func FromContext(ctx context.Context) *Read {
+	r, _ := ctx.Value(contextKey{}).(*Read)
+	return r
+}
+
+// Stop ends the read: its context is done, with s as the cause. Only the first
+// call counts.
+func (r *Read) Stop(s *Stop) { r.cancel(s) }
+
+// Reserve takes n more bytes of the memory budget for the read. If they cannot
+// be had the read is stopped, and the error says why.
+func (r *Read) Reserve(ctx context.Context, n int64) error {
+	if r == nil || r.budget == nil || n <= 0 {
+		return nil
+	}
+	return r.budget.reserve(ctx, r, n)
+}
+
+// Select accounts for n more series that were selected, each with the given
+// number of points.
+func (r *Read) Select(ctx context.Context, n, points int64) error {
+	r.series.Add(n)
+	if r.SeriesBytes == 0 {
+		return nil
+	}
+	return r.Reserve(ctx, n*(r.SeriesBytes+pointBytes*points))
+}
+
+// pointBytes is the size of a sample in PromQL's results.
+const pointBytes = 16
+
+// Wrote accounts for n more bytes of the answer.
+func (r *Read) Wrote(n int) { r.bytes.Add(int64(n)) }
+
+// Truncate notes that the answer lacks elements because of a limit.
+func (r *Read) Truncate() { r.cut.Store(true) }
+
+// Truncated says whether Truncate was called.
+func (r *Read) Truncated() bool { return r.cut.Load() }
+
+// Check returns why the context has ended, or nil. Code that runs for long calls
+// it about every 100 microseconds: it also lets short requests have the
+// processor, which otherwise wait for as long as the scheduler's time slice of
+// 10 ms for each read before them.
+func Check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	runtime.Gosched()
+	return nil
+}
+
+// Reason is why a read was stopped or refused, as in metrics.
+type Reason string
+
+// The reasons. Those of the client's making have the status 422, all others 503.
+const (
+	ReasonDeadline Reason = "deadline"  // Took longer than it may.
+	ReasonTooLarge Reason = "too_large" // Needs more than any read may have.
+	ReasonText     Reason = "text"      // The PromQL text costs too much to parse.
+	ReasonMemory   Reason = "memory"    // All reads together need more than there is.
+	ReasonQueue    Reason = "queue"     // Waited too long for its turn.
+	ReasonSlow     Reason = "slow"      // The client reads too slowly.
+	ReasonOperator Reason = "operator"  // Somebody stopped it.
+	ReasonShutdown Reason = "shutdown"  // The server ends.
+	ReasonBroken   Reason = "broken"    // Failed after its answer had begun.
+)
+
+// Stop is the cause of the end of a read's context.
+type Stop struct {
+	Reason Reason
+	// Text says what happened, which limit it was, and what can be done.
+	Text string
+}
+
+func (s *Stop) Error() string { return s.Text }
+
+// Is makes errors.Is(err, context.DeadlineExceeded) hold for a deadline.
+func (s *Stop) Is(target error) bool {
+	return s.Reason == ReasonDeadline && target == context.DeadlineExceeded
+}
+
+// Stopped returns why the read of the context was stopped, or nil if it was not,
+// or if its client has left.
+func Stopped(ctx context.Context) *Stop {
+	var s *Stop
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &s) {
+		return s
+	}
+	return nil
+}
+
+// CheckResponse stops the read if its answer would have more than the bytes that
+// it may have, and returns why. size is reckoned before anything is sent, so
+// that the refusal still has its status.
+func (r *Read) CheckResponse(size int64) error {
+	if r == nil || r.ResponseBytes == 0 || size <= r.ResponseBytes {
+		return nil
+	}
+	stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s: the answer has more than %d bytes, and at most --guard.response-max-bytes=%d may be sent: aggregate, select fewer series, a shorter range or a larger step",
+		r.Method, r.Endpoint, size-1, r.ResponseBytes)}
+	r.Stop(stop)
+	return stop
+}

@@ -1,0 +1,170 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reads
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Table holds the reads that run and wait. Safe for concurrent use.
+type Table struct {
+	// Budget is what reads reserve their memory from, or nil.
+	Budget *Budget
+
+	mtx   sync.Mutex
+	next  uint64
+	reads map[uint64]*Read
+}
+
+// NewTable returns an empty table of reads that share the budget; nil means
+// that memory has no bound.
+func NewTable(budget *Budget) *Table {
+	return &Table{Budget: budget, reads: map[uint64]*Read{}}
+}
+
+// Add enters a read and returns it with its context. The context ends when the
+// read is stopped, and when remove is called, which the caller does once, when
+// the last byte has been written or given up.
+func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, readCtx context.Context, remove func()) {
+	r := &Read{Info: info, Limits: limits, Started: time.Now(), budget: t.Budget, done: make(chan struct{})}
+	ctx = context.WithValue(ctx, contextKey{}, r)
+	ctx, r.cancel = context.WithCancelCause(ctx)
+	t.mtx.Lock()
+	t.next++
+	r.id = t.next
+	t.reads[r.id] = r
+	t.mtx.Unlock()
+	return r, ctx, func() {
+		t.mtx.Lock()
+		delete(t.reads, r.id)
+		t.mtx.Unlock()
+		r.cancel(nil)
+		if r.budget != nil {
+			r.budget.release(r)
+		}
+		close(r.done)
+	}
+}
+
+// Admit waits for the read's turn: a permit of the pool, which the caller gives
+// back through release, and room in the memory budget. If its turn does not come
+// within the time, the read is stopped, and the error says why.
+func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, wait time.Duration) (release func(), err error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if !pool.acquire(ctx, timer.C) {
+		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", cap(pool.permits), pool.name), wait)
+	}
+	if t.Budget != nil && !t.Budget.admit(ctx, r, timer.C) {
+		pool.release()
+		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(t.Budget.total)), wait)
+	}
+	r.running.Store(true)
+	return pool.release, nil
+}
+
+func (*Table) refuse(ctx context.Context, r *Read, why string, wait time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	stop := &Stop{ReasonQueue, fmt.Sprintf("%s %s had to wait longer than --guard.queue-timeout=%s, or behind too many others, because %s: try again later",
+		r.Method, r.Endpoint, wait, why)}
+	r.Stop(stop)
+	return stop
+}
+
+// Len returns how many reads run or wait.
+func (t *Table) Len() int {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	return len(t.reads)
+}
+
+// Status is what a read looks like from outside.
+type Status struct {
+	ID            uint64            `json:"id"`
+	State         string            `json:"state"` // running or waiting
+	Method        string            `json:"method"`
+	Endpoint      string            `json:"endpoint"`
+	Expressions   []string          `json:"expressions"`
+	Client        string            `json:"client"`
+	UserAgent     string            `json:"userAgent"`
+	Origin        map[string]string `json:"origin,omitempty"`
+	Started       time.Time         `json:"started"`
+	AgeSeconds    float64           `json:"ageSeconds"`
+	Series        int64             `json:"series"`
+	Bytes         int64             `json:"bytes"`
+	ReservedBytes int64             `json:"reservedBytes"`
+}
+
+// List returns the reads that run and wait, the oldest first.
+func (t *Table) List() []Status {
+	t.mtx.Lock()
+	reads := make([]*Read, 0, len(t.reads))
+	for _, r := range t.reads {
+		reads = append(reads, r)
+	}
+	t.mtx.Unlock()
+	slices.SortFunc(reads, func(a, b *Read) int { return cmp.Compare(a.id, b.id) })
+	list := make([]Status, len(reads))
+	for i, r := range reads {
+		list[i] = r.status()
+	}
+	return list
+}
+
+func (r *Read) status() Status {
+	state := "waiting"
+	if r.running.Load() {
+		state = "running"
+	}
+	return Status{
+		ID: r.id, State: state,
+		Method: r.Method, Endpoint: r.Endpoint, Expressions: excerpts(r.Expressions),
+		Client: r.Client, UserAgent: r.UserAgent, Origin: r.Origin,
+		Started: r.Started.UTC(), AgeSeconds: time.Since(r.Started).Seconds(),
+		Series: r.series.Load(), Bytes: r.bytes.Load(), ReservedBytes: r.budget.heldBy(r),
+	}
+}
+
+// excerpts cuts texts that are too long to be read by people.
+func excerpts(texts []string) []string {
+	const most = 1 << 10
+	cut := make([]string, len(texts))
+	for i, t := range texts {
+		if cut[i] = t; len(t) > most {
+			cut[i] = t[:most] + "..."
+		}
+	}
+	return cut
+}
+
+// Stop stops the read with the given id and returns what it was at that moment,
+// and a channel that is closed when all it held has been given back. It returns
+// false if there is no such read.
+func (t *Table) Stop(id uint64, s *Stop) (Status, <-chan struct{}, bool) {
+	t.mtx.Lock()
+	r := t.reads[id]
+	t.mtx.Unlock()
+	if r == nil {
+		return Status{}, nil, false
+	}
+	status := r.status()
+	r.Stop(s)
+	return status, r.done, true
+}
+
+// StopAll stops every read.
+func (t *Table) StopAll(s *Stop) {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	for _, r := range t.reads {
+		r.Stop(s)
+	}
+}

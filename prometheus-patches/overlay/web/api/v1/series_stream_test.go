@@ -1,0 +1,167 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/route"
+	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/util/teststorage"
+)
+
+// seriesAPI returns the API over a storage with n series.
+func seriesAPI(t *testing.T, n int) *API {
+	t.Helper()
+	store := teststorage.New(t)
+	app := store.Appender(t.Context())
+	for i := range n {
+		_, err := app.Append(0, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", fmt.Sprint(i), "even", fmt.Sprint(i%2 == 0)), int64(i), 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	api := &API{
+		Queryable: store,
+		now:       time.Now,
+		config:    func() config.Config { return config.Config{} },
+		ready:     func(f http.HandlerFunc) http.HandlerFunc { return f },
+		parser:    parser.NewParser(parser.Options{}),
+	}
+	api.InstallCodec(JSONCodec{})
+	return api
+}
+
+type seriesAnswer struct {
+	Status   string
+	Data     []map[string]string
+	Warnings []string
+}
+
+// getSeries asks for series in the given context.
+func getSeries(t *testing.T, ctx context.Context, api *API, query string) seriesAnswer {
+	t.Helper()
+	r := route.New()
+	r.Get("/series", func(w http.ResponseWriter, req *http.Request) {
+		result := api.series(req)
+		require.Nil(t, result.err)
+		defer result.finalizer()
+		api.respond(w, req, result.data, result.warnings, "")
+	})
+	rec := httptest.NewRecorder()
+	r.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/series?"+query, http.NoBody).WithContext(ctx))
+	require.Equal(t, http.StatusOK, rec.Code)
+	require.Equal(t, "application/json", rec.Header().Get("Content-Type"))
+	var a seriesAnswer
+	require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &a), rec.Body.String())
+	return a
+}
+
+func sorted(series []map[string]string) []string {
+	var out []string
+	for _, l := range series {
+		out = append(out, labels.FromMap(l).String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestStreamedSeriesAreUpstreams(t *testing.T) {
+	api := seriesAPI(t, 3000)
+	for _, query := range []url.Values{
+		{"match[]": {`m1`}},
+		{"match[]": {`{even!=""}`}},
+		{"match[]": {`nothing`}},
+		{"match[]": {`m1`, `m2`}},
+		{"match[]": {`m1{even="true"}`, `{even="true"}`, `{i=~"1.*"}`, `m0`}},
+		{"match[]": {`m1`, `m1`}},
+		{"match[]": {`m1`}, "limit": {"10"}},
+		{"match[]": {`m1`}, "limit": {"1000"}},
+		{"match[]": {`{even="true"}`, `m1`}, "limit": {"2000"}},
+		{"match[]": {`{i=~".+"}`}, "start": {"1"}, "end": {"2"}},
+	} {
+		t.Run(query.Encode(), func(t *testing.T) {
+			want := getSeries(t, t.Context(), api, query.Encode())
+			got := getSeries(t, limitedContext(t, reads.Limits{}, time.Minute), api, query.Encode())
+			require.Equal(t, sorted(want.Data), sorted(got.Data))
+			require.Equal(t, want.Warnings, got.Warnings)
+			if len(query["match[]"]) == 1 {
+				require.Equal(t, want, got, "one selector keeps the order")
+			}
+		})
+	}
+}
+
+func TestStreamedSeriesOfSeveralSelectorsFillTheirLimit(t *testing.T) {
+	got := getSeries(t, limitedContext(t, reads.Limits{}, time.Minute), seriesAPI(t, 3000), "match[]=m1&match[]={even!=\"\"}&limit=2500")
+	require.Len(t, got.Data, 2500)
+	require.Len(t, slices.Compact(sorted(got.Data)), 2500, "none comes twice")
+	require.Equal(t, []string{errLimit.Error()}, got.Warnings)
+}
+
+func TestStreamedSeriesAreTruncatedWithAWarning(t *testing.T) {
+	ctx := limitedContext(t, reads.Limits{MaxResults: 100}, time.Minute)
+	got := getSeries(t, ctx, seriesAPI(t, 3000), `match[]={even!=""}`)
+	require.Len(t, got.Data, 100)
+	require.Len(t, got.Warnings, 1)
+	require.Contains(t, got.Warnings[0], "--guard.metadata-max-results")
+	require.True(t, reads.FromContext(ctx).Truncated())
+}
+
+// brokenQuerier fails after some series.
+type brokenQuerier struct {
+	storage.Querier
+	series int
+}
+
+func (q brokenQuerier) Select(context.Context, bool, *storage.SelectHints, ...*labels.Matcher) storage.SeriesSet {
+	return &brokenSet{left: q.series}
+}
+
+type brokenSet struct {
+	storage.SeriesSet
+	left int
+}
+
+func (s *brokenSet) Next() bool { s.left--; return s.left >= 0 }
+func (*brokenSet) At() storage.Series {
+	return storage.NewListSeries(labels.FromStrings("a_long_label_name", "a_long_label_value"), nil)
+}
+func (*brokenSet) Err() error                        { return errors.New("a broken block") }
+func (*brokenSet) Warnings() annotations.Annotations { return nil }
+
+func TestSelectionThatFailsGivesAnErrorOrABrokenAnswer(t *testing.T) {
+	api := seriesAPI(t, 0)
+	for _, tc := range []struct {
+		series int
+		code   int
+	}{{series: 3, code: http.StatusUnprocessableEntity}, {series: 100000, code: http.StatusOK}} {
+		ctx := limitedContext(t, reads.Limits{}, time.Minute)
+		data := api.streamSeries(ctx, brokenQuerier{series: tc.series}, &storage.SelectHints{}, [][]*labels.Matcher{{}}, 0)
+		rec := httptest.NewRecorder()
+		api.respond(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(ctx), data, nil, "")
+		require.Equal(t, tc.code, rec.Code)
+		if tc.code == http.StatusOK {
+			require.Equal(t, reads.ReasonBroken, reads.Stopped(ctx).Reason, "the connection must break")
+			require.False(t, json.Valid(rec.Body.Bytes()))
+			continue
+		}
+		require.Contains(t, rec.Body.String(), `"errorType":"execution","error":"a broken block"`)
+	}
+}

@@ -1,0 +1,242 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/stats"
+	"github.com/prometheus/prometheus/util/teststorage"
+)
+
+// limitedContext returns the context of a read request with the given limits
+// and deadline.
+func limitedContext(t testing.TB, limits reads.Limits, timeout time.Duration) context.Context {
+	t.Helper()
+	_, ctx, remove := reads.NewTable(nil).Add(t.Context(), reads.Info{Method: "GET", Endpoint: "/x"}, limits)
+	t.Cleanup(remove)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &reads.Stop{Reason: reads.ReasonDeadline, Text: "deadline"})
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// stream encodes resp in the given context.
+func stream(ctx context.Context, resp *Response) (string, error) {
+	rec := httptest.NewRecorder()
+	err := newStreamEncoder(ctx, reads.FromContext(ctx), rec).encode(resp)
+	return rec.Body.String(), err
+}
+
+func manySeries(n int) []labels.Labels {
+	out := make([]labels.Labels, 0, n)
+	for i := range n {
+		out = append(out, labels.FromStrings("__name__", "m", "path", fmt.Sprintf("/<%d>&\"\\\u2028é", i)))
+	}
+	return out
+}
+
+func TestStreamGivesUpstreamsBytes(t *testing.T) {
+	lset := labels.FromStrings("__name__", "m", "html", "<a href=\"x\">&</a>")
+	vector := promql.Vector{
+		{Metric: lset, T: 1234, F: math.Inf(1)},
+		{Metric: labels.EmptyLabels(), T: -1, F: math.NaN()},
+		{Metric: lset, T: 0, H: histogramOf()},
+	}
+	matrix := promql.Matrix{
+		{Metric: lset, Floats: []promql.FPoint{{T: 1, F: 1e300}, {T: 2, F: -0.0}}},
+		{Metric: lset, Histograms: []promql.HPoint{{T: 5, H: histogramOf()}}},
+		{Metric: labels.EmptyLabels()},
+	}
+	query := func(v parser.Value) *QueryData { return &QueryData{ResultType: v.Type(), Result: v} }
+	withStats := query(vector)
+	withStats.Stats = stats.NewQueryStats(&stats.Statistics{Timers: stats.NewQueryTimers(), Samples: stats.NewQuerySamples(true)})
+
+	for name, data := range map[string]any{
+		"no data":           nil,
+		"labels":            manySeries(3),
+		"labels in pieces":  manySeries(20000),
+		"strings":           []string{"a", "<b>", "", "\xff\u2029"},
+		"no strings":        []string{},
+		"null strings":      []string(nil),
+		"vector":            query(vector),
+		"empty vector":      query(promql.Vector{}),
+		"null vector":       query(promql.Vector(nil)),
+		"matrix":            query(matrix),
+		"empty matrix":      query(promql.Matrix{}),
+		"scalar":            query(promql.Scalar{T: 1, V: 2}),
+		"string":            query(promql.String{T: 1, V: "<x>"}),
+		"vector with stats": withStats,
+		"something else":    map[string]any{"b": 1, "a": []int{1, 2}, "html": "<>"},
+		"targets": &TargetDiscovery{
+			ActiveTargets:       []*Target{{Labels: lset, ScrapePool: "a<b"}, {Health: "up"}},
+			DroppedTargetCounts: map[string]int{"b": 2, "a": 1},
+		},
+		"no targets":         &TargetDiscovery{DroppedTargets: []*DroppedTarget{}},
+		"rules":              &RuleDiscovery{RuleGroups: []*RuleGroup{{Name: "g", Rules: []Rule{&RecordingRule{Name: "r", Labels: lset}}}}},
+		"rules by pages":     &RuleDiscovery{RuleGroups: []*RuleGroup{}, GroupNextToken: "<next>"},
+		"metadata":           map[string][]metadata.Metadata{"m": {{Type: "counter", Help: "<h>"}}, "a": nil, "<": {}},
+		"exemplars":          []exemplar.QueryResult{{SeriesLabels: lset, Exemplars: []exemplar.Exemplar{{Labels: lset, Value: 1, Ts: 2, HasTs: true}}}},
+		"bytes":              []byte("x"),
+		"a large other":      map[string][]labels.Labels{"x": manySeries(100)},
+		"a pointer to a set": &struct{ A *int }{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := &Response{Status: statusSuccess, Data: data, Warnings: []string{"w <1>"}, Infos: []string{"i"}}
+			for _, r := range []*Response{resp, {Status: statusSuccess, Data: data}} {
+				want, err := JSONCodec{}.Encode(r)
+				require.NoError(t, err)
+				got, err := stream(limitedContext(t, reads.Limits{}, time.Minute), r)
+				require.NoError(t, err)
+				require.Equal(t, string(want), got)
+			}
+		})
+	}
+}
+
+func histogramOf() *histogram.FloatHistogram {
+	return &histogram.FloatHistogram{
+		Schema: 1, Count: 3, Sum: 4.5, ZeroThreshold: 0.001, ZeroCount: 1,
+		PositiveSpans:   []histogram.Span{{Offset: 0, Length: 2}},
+		PositiveBuckets: []float64{1, 1},
+	}
+}
+
+func TestStreamStopsAtTheDeadline(t *testing.T) {
+	ctx := limitedContext(t, reads.Limits{}, time.Nanosecond)
+	<-ctx.Done()
+	for name, data := range map[string]any{
+		"strings":   make([]string, 100000),
+		"exemplars": make([]exemplar.QueryResult, 100000),
+		"vector":    &QueryData{Result: make(promql.Vector, 100000)},
+		"targets":   &TargetDiscovery{ActiveTargets: make([]*Target, 100000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := stream(ctx, &Response{Status: statusSuccess, Data: data})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Empty(t, body)
+		})
+	}
+}
+
+func TestAnswerThatIsTooLargeIsRefusedBeforeItsFirstByte(t *testing.T) {
+	lset := labels.FromStrings("__name__", "m", "pod", "a-pod-of-some-deployment-5d8c7b6f4-abcde", "namespace", "monitoring")
+	for name, data := range map[string]any{
+		"vector":     &QueryData{Result: promql.Vector{{Metric: lset}, {Metric: lset}, {Metric: lset}}},
+		"histograms": &QueryData{Result: promql.Vector{{H: histogramOf()}, {H: histogramOf()}, {H: histogramOf()}}},
+		"matrix":     &QueryData{Result: promql.Matrix{{Metric: lset, Floats: make([]promql.FPoint, 20)}}},
+		"exemplars":  []exemplar.QueryResult{{SeriesLabels: lset, Exemplars: make([]exemplar.Exemplar, 5)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := &Response{Status: statusSuccess, Data: data}
+			whole, err := stream(limitedContext(t, reads.Limits{ResponseBytes: 1000}, time.Minute), resp)
+			require.NoError(t, err)
+			require.Greater(t, len(whole), 300)
+			ctx := limitedContext(t, reads.Limits{ResponseBytes: 200}, time.Minute)
+			body, err := stream(ctx, resp)
+			require.ErrorContains(t, err, "--guard.response-max-bytes=200")
+			require.Empty(t, body)
+			require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
+		})
+	}
+}
+
+func TestListsAreTruncatedAtTheirLimitsWithAWarning(t *testing.T) {
+	list := make([]string, 5000)
+	for i := range list {
+		list[i] = fmt.Sprintf("value-%06d", i)
+	}
+	for _, tc := range []struct {
+		name    string
+		limits  reads.Limits
+		want    int
+		warning string
+	}{
+		{name: "no limit", want: len(list)},
+		{name: "as many as there are", limits: reads.Limits{MaxResults: len(list)}, want: len(list)},
+		{name: "results", limits: reads.Limits{MaxResults: 7}, want: 7, warning: "7 results (--guard.metadata-max-results)"},
+		{name: "bytes", limits: reads.Limits{MaxBytes: 1000}, want: 65, warning: "1000 bytes (--guard.metadata-max-bytes)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := limitedContext(t, tc.limits, time.Minute)
+			body, err := stream(ctx, &Response{Status: statusSuccess, Data: list, Warnings: []string{"earlier"}})
+			require.NoError(t, err)
+			var got struct{ Data, Warnings []string }
+			require.NoError(t, json.Unmarshal([]byte(body), &got))
+			require.Equal(t, list[:tc.want], got.Data)
+			if tc.warning == "" {
+				require.Equal(t, []string{"earlier"}, got.Warnings)
+				require.False(t, reads.FromContext(ctx).Truncated())
+				return
+			}
+			require.Len(t, got.Warnings, 2)
+			require.Contains(t, got.Warnings[1], tc.warning)
+			require.True(t, reads.FromContext(ctx).Truncated())
+		})
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	vector := make(promql.Vector, 0, 100000)
+	for _, l := range manySeries(cap(vector)) {
+		vector = append(vector, promql.Sample{Metric: l, T: 1, F: 1.5})
+	}
+	resp := &Response{Status: statusSuccess, Data: &QueryData{ResultType: parser.ValueTypeVector, Result: vector}}
+	b.Run("encoder=codec", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := (JSONCodec{}).Encode(resp); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("encoder=stream", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := newStreamEncoder(b.Context(), &reads.Read{}, discard{}).encode(resp); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+type discard struct{ http.ResponseWriter }
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Selections of a request whose deadline has passed end with its cause.
+func TestSelectionWithinADeadlineEndsWithItsCause(t *testing.T) {
+	store := teststorage.New(t)
+	app := store.Appender(t.Context())
+	for i := range 5000 {
+		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 1, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	q, err := store.Querier(0, 10)
+	require.NoError(t, err)
+	defer q.Close()
+	for _, sorted := range []bool{true, false} {
+		set := q.Select(limitedContext(t, reads.Limits{}, time.Nanosecond), sorted, nil, labels.MustNewMatcher(labels.MatchNotEqual, "i", ""))
+		for set.Next() {
+			t.Fatal("a series after the deadline")
+		}
+		require.ErrorIs(t, set.Err(), context.DeadlineExceeded)
+	}
+}
