@@ -1,0 +1,225 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fill writes data directories whose head holds a given number of
+// series, most of them buckets of API servers' histograms, and nothing else:
+// no blocks, only a write-ahead log.
+package fill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/tsdb/wlog"
+	"github.com/prometheus/prometheus/util/compression"
+
+	"github.com/promguard/promguard/internal/kubelike"
+)
+
+const (
+	// MinSeries is the fewest series that can be asked for: what a cluster takes
+	// that has an API server.
+	MinSeries = 5000
+	// Step is the time between two samples of a series.
+	Step = time.Minute
+
+	// clusterShare of the series are a whole modelled cluster; the rest are
+	// further API servers of the same kind, as in a server that scrapes the
+	// control planes of many clusters.
+	clusterShare = 20
+	minCluster   = 4000
+
+	// exemplars are written for so many series at most, which is what Prometheus
+	// keeps if it is not told otherwise.
+	maxExemplars  = 100_000
+	exemplarBatch = 1000
+)
+
+// Options say what to write.
+type Options struct {
+	// Dir is the data directory to make. Its parent must exist.
+	Dir string
+	// Series is how many series there are, MinSeries or more. It is met exactly.
+	Series int
+	// Seed picks names and values.
+	Seed uint64
+	// From and To are the times of the first and the last sample. To may be in
+	// the future, so that every series still has a recent sample while the
+	// server runs; less than an hour, or the head would take no others.
+	From, To time.Time
+	// Exemplars has every tenth series get an exemplar, up to 100,000.
+	Exemplars bool
+}
+
+// Stats are what was written.
+type Stats struct {
+	Series int
+	// Buckets are the series that have a label le.
+	Buckets int
+	Samples int
+}
+
+// Write writes the data directory.
+func Write(ctx context.Context, o Options) (Stats, error) {
+	if o.Series < MinSeries {
+		return Stats{}, fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
+	}
+	cluster, err := kubelike.New(kubelike.Config{Series: max(minCluster, o.Series/clusterShare), Seed: o.Seed, Start: o.From})
+	if err != nil {
+		return Stats{}, err
+	}
+	for _, dir := range []string{o.Dir, filepath.Join(o.Dir, "chunks_head")} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			return Stats{}, err
+		}
+	}
+	wal, err := wlog.NewSize(nil, nil, filepath.Join(o.Dir, "wal"), wlog.DefaultSegmentSize, compression.Snappy)
+	if err != nil {
+		return Stats{}, err
+	}
+	w := &writer{o: o, wal: wal, next: 1}
+	err = w.write(ctx, cluster)
+	return w.stats, errors.Join(err, wal.Close())
+}
+
+// entity is a group of series and the references of its first ones.
+type entity struct {
+	group *kubelike.Group
+	first chunks.HeadSeriesRef
+	size  int
+}
+
+// writer writes one log.
+type writer struct {
+	o        Options
+	wal      *wlog.WL
+	enc      record.Encoder
+	entities []entity
+	next     chunks.HeadSeriesRef
+	buckets  []chunks.HeadSeriesRef // every tenth, for exemplars
+	stats    Stats
+
+	series  []record.RefSeries
+	samples []record.RefSample
+	values  []float64
+	buf     []byte
+}
+
+func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
+	if err := w.logSeries(ctx, cluster); err != nil {
+		return err
+	}
+	for at := w.o.From; !at.After(w.o.To); at = at.Add(Step) {
+		for _, e := range w.entities {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.logSamples(e, at); err != nil {
+				return err
+			}
+		}
+	}
+	return w.logExemplars()
+}
+
+// logSeries logs the cluster's series, and then those of one API server after
+// the other until there are enough.
+func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error {
+	var apiserver *kubelike.Target
+	var ls []labels.Labels
+	for _, t := range cluster.Targets() {
+		if t.Pool == "apiserver" {
+			apiserver = t
+		}
+		for _, g := range t.Groups() {
+			ls = g.AppendLabels(ls[:0], 0)
+			if err := w.logEntity(g, ls); err != nil {
+				return err
+			}
+		}
+	}
+	if apiserver == nil {
+		return fmt.Errorf("%d series are too few for an API server", w.o.Series)
+	}
+	group := apiserver.Groups()[0]
+	ls = group.AppendLabels(ls[:0], 0)
+	for i := 0; w.stats.Series < w.o.Series; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		instance := fmt.Sprintf("10.201.%d.%d:6443", i/250, i%250)
+		if err := w.logEntity(group, withInstance(ls, instance)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withInstance(ls []labels.Labels, instance string) []labels.Labels {
+	out := make([]labels.Labels, 0, len(ls))
+	b := labels.NewBuilder(labels.EmptyLabels())
+	for _, l := range ls {
+		b.Reset(l)
+		b.Set("instance", instance)
+		out = append(out, b.Labels())
+	}
+	return out
+}
+
+// logEntity logs the series of an entity, or as many as are still wanted.
+func (w *writer) logEntity(g *kubelike.Group, ls []labels.Labels) error {
+	ls = ls[:min(len(ls), w.o.Series-w.stats.Series)]
+	w.entities = append(w.entities, entity{group: g, first: w.next, size: len(ls)})
+	w.series = w.series[:0]
+	for _, l := range ls {
+		if l.Has(labels.BucketLabel) {
+			if w.stats.Buckets%10 == 0 && len(w.buckets) < maxExemplars {
+				w.buckets = append(w.buckets, w.next)
+			}
+			w.stats.Buckets++
+		}
+		w.series = append(w.series, record.RefSeries{Ref: w.next, Labels: l})
+		w.next++
+	}
+	w.stats.Series += len(ls)
+	w.buf = w.enc.Series(w.series, w.buf[:0])
+	return w.wal.Log(w.buf)
+}
+
+func (w *writer) logSamples(e entity, at time.Time) error {
+	w.values = e.group.AppendValues(w.values[:0], 0, at.Sub(w.o.From))
+	w.samples = w.samples[:0]
+	for i, v := range w.values[:e.size] {
+		w.samples = append(w.samples, record.RefSample{Ref: e.first + chunks.HeadSeriesRef(i), T: at.UnixMilli(), V: v})
+	}
+	w.stats.Samples += len(w.samples)
+	w.buf = w.enc.Samples(w.samples, w.buf[:0])
+	return w.wal.Log(w.buf)
+}
+
+func (w *writer) logExemplars() error {
+	if !w.o.Exemplars {
+		return nil
+	}
+	at := w.o.From.UnixMilli()
+	var batch []record.RefExemplar
+	for refs := range slices.Chunk(w.buckets, exemplarBatch) {
+		batch = batch[:0]
+		for _, ref := range refs {
+			batch = append(batch, record.RefExemplar{Ref: ref, T: at, V: 0.25, Labels: labels.FromStrings("trace_id", fmt.Sprintf("%032x", ref))})
+		}
+		w.buf = w.enc.Exemplars(batch, w.buf[:0])
+		if err := w.wal.Log(w.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}

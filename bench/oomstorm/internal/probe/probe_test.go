@@ -1,0 +1,77 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestQuantilesAreOfWhatWasMeasured(t *testing.T) {
+	var took []time.Duration
+	for i := range 200 {
+		took = append(took, time.Duration(200-i)*time.Second)
+	}
+	require.Equal(t, Summary{Count: 200, Failed: 3, P50: 100, P99: 198, Max: 200}, summarize(took, 3))
+	require.Equal(t, Summary{Count: 1, P50: 200, P99: 200, Max: 200}, summarize(took[:1], 0))
+	require.Equal(t, Summary{}, summarize(nil, 0))
+}
+
+// probed runs probes for a while against a handler.
+func probed(t *testing.T, dead chan struct{}, handler http.HandlerFunc) Result {
+	t.Helper()
+	srv := httptest.NewServer(handler)
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	return Run(ctx, dead, srv.URL, 50)
+}
+
+func TestSlowServerIsAskedAtTheSameRate(t *testing.T) {
+	r := probed(t, make(chan struct{}), func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/query" {
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+	require.GreaterOrEqual(t, r.Query.Count, 5)
+	require.Equal(t, r.Health.Count, r.Query.Count)
+	require.Zero(t, r.Query.Failed+r.Health.Failed)
+	require.GreaterOrEqual(t, r.Query.P50, 0.2)
+	require.Less(t, r.Health.P50, 0.2)
+}
+
+func TestRefusalCountsAsNoAnswer(t *testing.T) {
+	r := probed(t, make(chan struct{}), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/-/healthy" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	require.Zero(t, r.Query.Failed)
+	require.Equal(t, r.Health.Count, r.Health.Failed)
+	require.Equal(t, Timeout.Seconds(), r.Health.P50)
+}
+
+func TestQuestionsOpenWhenTheServerEndsHaveFailed(t *testing.T) {
+	dead := make(chan struct{})
+	asked := make(chan struct{}, 1000)
+	go func() {
+		<-asked
+		close(dead)
+	}()
+	r := probed(t, dead, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	require.Positive(t, r.Query.Count)
+	require.Equal(t, r.Query.Count, r.Query.Failed)
+	require.Less(t, r.Query.Max, Timeout.Seconds())
+}

@@ -1,0 +1,78 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Binary is a Prometheus to start.
+type Binary struct {
+	Name    string   `json:"name"`
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"` // besides those that are always given
+	Version string   `json:"version"`        // the first line of --version
+}
+
+// reserved are the flags that Start sets itself or whose default it relies on.
+var reserved = []string{"--config.file", "--storage.tsdb.path", "--web.listen-address", "--web.external-url", "--web.route-prefix", "--log.level", "--log.format"}
+
+var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+
+// ParseBinary parses "[NAME=]PATH [ARG...]", separated by spaces. The name is
+// the path's last element if none is given.
+func ParseBinary(spec string) (Binary, error) {
+	fields := strings.Fields(spec)
+	if len(fields) == 0 {
+		return Binary{}, errors.New("empty: give [NAME=]PATH [ARG...]")
+	}
+	b := Binary{Path: fields[0], Args: fields[1:]}
+	if name, path, ok := strings.Cut(fields[0], "="); ok {
+		b.Name, b.Path = name, path
+	} else {
+		b.Name = strings.ToLower(filepath.Base(b.Path))
+	}
+	if !nameRE.MatchString(b.Name) {
+		return Binary{}, fmt.Errorf("%q: the name %q must be of lower-case letters, digits, '.', '_' and '-'; give another one as NAME=PATH", spec, b.Name)
+	}
+	for _, arg := range b.Args {
+		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(reserved, flag) {
+			return Binary{}, fmt.Errorf("%q: %s is set by oomstorm", spec, flag)
+		}
+	}
+	return b, nil
+}
+
+// Check finds the binary, and learns its version by running it.
+func (b *Binary) Check(ctx context.Context) error {
+	info, err := os.Stat(b.Path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("binary %s: %w", b.Name, err)
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("binary %s: %s is not executable", b.Name, b.Path)
+	}
+	// A path without a slash would be looked up in PATH.
+	if b.Path, err = filepath.Abs(b.Path); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, b.Path, "--version").CombinedOutput()
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil {
+		return fmt.Errorf("binary %s: %s --version: %w: %s", b.Name, b.Path, err, first)
+	}
+	if !strings.HasPrefix(first, "prometheus, version ") {
+		return fmt.Errorf("binary %s: %s is no Prometheus; --version says %q", b.Name, b.Path, first)
+	}
+	b.Version = first
+	return nil
+}

@@ -1,0 +1,132 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// samplePeriod is how often memory is read. The watchdog can be exceeded by
+// what a process allocates in that time.
+const samplePeriod = 20 * time.Millisecond
+
+// Memory is what a process takes, in bytes.
+type Memory struct {
+	RSS  int64 // VmRSS
+	Anon int64 // RssAnon: what the kernel cannot take back
+	Peak int64 // VmHWM: the most RSS, as the kernel saw it
+}
+
+// Watch samples the memory of a Server until it ends, and kills it at a limit if
+// there is one.
+type Watch struct {
+	done chan struct{}
+
+	mu        sync.Mutex
+	now       Memory
+	peak      Memory // the most of each since the last Reset
+	killed    bool
+	below     int64
+	recovered time.Time
+}
+
+func watch(s *Server, killAt int64) *Watch {
+	w := &Watch{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		tick := time.NewTicker(samplePeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.dead:
+				return
+			case <-tick.C:
+			}
+			m, err := readMemory(s.cmd.Process.Pid)
+			if err != nil {
+				continue // It has just ended, which dead will tell.
+			}
+			if w.add(m, killAt) && s.Alive() {
+				killGroup(s.cmd.Process.Pid)
+			}
+		}
+	}()
+	return w
+}
+
+// add adds a sample and says whether to kill.
+func (w *Watch) add(m Memory, killAt int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = m
+	w.peak = Memory{RSS: max(w.peak.RSS, m.RSS), Anon: max(w.peak.Anon, m.Anon), Peak: max(w.peak.Peak, m.Peak)}
+	if w.below > 0 && w.recovered.IsZero() && m.RSS <= w.below {
+		w.recovered = time.Now()
+	}
+	if killAt > 0 && m.Anon >= killAt {
+		w.killed = true
+	}
+	return w.killed
+}
+
+func (w *Watch) wait() {
+	if w != nil {
+		<-w.done
+	}
+}
+
+// Killed says whether the process was killed at the limit.
+func (w *Watch) Killed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.killed
+}
+
+// Now is the last sample.
+func (w *Watch) Now() Memory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// Peak is the most seen of each since ResetPeak.
+func (w *Watch) Peak() Memory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.peak
+}
+
+// ResetPeak forgets the peaks, also that of the kernel.
+func (s *Server) ResetPeak() error {
+	// The lock keeps an old sample from being added after the reset.
+	s.Watch.mu.Lock()
+	defer s.Watch.mu.Unlock()
+	if err := resetPeak(s.cmd.Process.Pid); err != nil {
+		return fmt.Errorf("resetting the memory peak of %s: %w", s.Binary.Name, err)
+	}
+	m, err := readMemory(s.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	s.Watch.now, s.Watch.peak = m, m
+	return nil
+}
+
+// AwaitBelow has Recovered tell when the resident memory is next at or below a
+// number of bytes.
+func (w *Watch) AwaitBelow(bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.below, w.recovered = bytes, time.Time{}
+}
+
+// Recovered is when the memory was first as low as AwaitBelow asked for; zero if
+// it has not been.
+func (w *Watch) Recovered() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.recovered
+}

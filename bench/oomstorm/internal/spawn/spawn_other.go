@@ -1,0 +1,17 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package spawn
+
+import (
+	"errors"
+	"syscall"
+)
+
+func childAttr() *syscall.SysProcAttr { return nil }
+
+func addNice(int) error { return errors.ErrUnsupported }
+
+func become(string, []string) error { return errors.ErrUnsupported }
