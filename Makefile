@@ -18,9 +18,9 @@ ARGS ?=
 
 .DEFAULT_GOAL := build
 
-## build: the patched Prometheus, the guard and the benchmark, into bin/
+## build: the patched Prometheus, the guard and the benchmarks, into bin/
 .PHONY: build
-build: prometheus promguard walreplay
+build: prometheus promguard walreplay oomstorm
 
 ## run: a patched Prometheus under load with the guard in front; Ctrl-C stops it
 .PHONY: run
@@ -39,13 +39,15 @@ else
 	@echo "without the web UI: make prometheus UI=1 embeds it and needs npm"
 endif
 
-## promguard, walreplay: the other binaries
-.PHONY: promguard walreplay
+## promguard, walreplay, oomstorm: the other binaries
+.PHONY: promguard walreplay oomstorm
 promguard:
 	version=$$($(PATCHES) version) && revision=$$(git rev-parse HEAD) && \
 	go build -ldflags "-X $(VERSION_VARS).Version=$$version -X $(VERSION_VARS).Revision=$$revision" -o $(BIN)/ ./cmd/promguard
 walreplay:
 	go build -o $(BIN)/ ./bench/walreplay
+oomstorm:
+	go build -o $(BIN)/ ./bench/oomstorm
 
 ## test: everything that must pass before a change lands
 .PHONY: test
@@ -61,7 +63,7 @@ test-unit:
 .PHONY: test-e2e
 test-e2e: build
 	go build -o $(BIN)/ ./tools/demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./tools/demo/...
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler
 .PHONY: test-race
@@ -107,6 +109,12 @@ bench-walreplay: prometheus walreplay
 	test -d $(BENCH_WAL) || $(BIN)/walreplay generate --series 23000 --scrapes 208 --samples-per-record 100 --out $(BENCH_WAL)
 	$(BIN)/walreplay run --wal $(BENCH_WAL) --gomaxprocs 2,128 --count 6 \
 		--binary auto=$(BIN)/prometheus --binary 'off=$(BIN)/prometheus --guard.wal-replay-gomaxprocs=off'
+
+## bench-oomstorm: whether upstream and the patched Prometheus survive a storm of reads under a limit of memory; OOMSTORM_ARGS are further flags
+.PHONY: bench-oomstorm
+OOMSTORM_ARGS ?=
+bench-oomstorm: stock prometheus oomstorm
+	$(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt

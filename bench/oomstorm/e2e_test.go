@@ -5,11 +5,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -69,32 +71,60 @@ func TestSmallStormOnARealPrometheusIsMeasuredInFull(t *testing.T) {
 	require.Positive(t, answered)
 }
 
-// trigger makes a file when the storm has been announced.
+// trigger calls a function when the storm has been announced.
 type trigger struct {
 	bytes.Buffer
-	file string
+	fire func() error
 }
 
 func (w *trigger) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("storm of")) {
-		if err := os.WriteFile(w.file, nil, 0o666); err != nil {
+		if err := w.fire(); err != nil {
 			return 0, err
 		}
 	}
 	return w.Buffer.Write(b)
 }
 
-func TestServerThatIsKilledIsReportedForTheTimeItLived(t *testing.T) {
+func TestInterruptInTheStormLeavesNothing(t *testing.T) {
 	binary := prometheus(t)
 	defer goleak.VerifyNone(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	stderr := &trigger{fire: func() error {
+		time.AfterFunc(500*time.Millisecond, cancel)
+		return nil
+	}}
+	tmp := t.TempDir()
+	var stdout bytes.Buffer
+	err := execute(ctx, []string{
+		"run", "--binary=" + binary, "--series=5000", "--limit=2GiB", "--clients=4", "--duration=1m", "--baseline=1s", "--rest-period=1s",
+		"--scrape-interval=200ms", "--rule-interval=200ms", "--tmp-dir=" + tmp,
+	}, &stdout, stderr)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, stdout.String())
+	entries, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	left, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range left {
+		b, _ := os.ReadFile(file) // Processes of others come and go.
+		require.NotContains(t, string(b), tmp)
+	}
+}
+
+func TestServerThatIsKilledIsReportedForTheTimeItLived(t *testing.T) {
+	t.Parallel()
+	binary := prometheus(t)
 	dir, tmp := t.TempDir(), t.TempDir()
-	stderr := &trigger{file: filepath.Join(dir, "now")}
+	now := filepath.Join(dir, "now")
+	stderr := &trigger{fire: func() error { return os.WriteFile(now, nil, 0o666) }}
 	dying := filepath.Join(dir, "dying")
 	script := fmt.Sprintf(`#!/bin/sh
 [ "$1" = --version ] && exec %[1]s --version
-(exec 2>/dev/null; until test -e %[2]s; do sleep 0.1; done; sleep 1.5; kill -KILL $$) &
+(exec 2>/dev/null; until test -e %[2]s; do sleep 0.1; done; sleep 1; kill -KILL $$) &
 exec %[1]s "$@"
-`, binary, stderr.file)
+`, binary, now)
 	require.NoError(t, os.WriteFile(dying, []byte(script), 0o777))
 
 	var stdout bytes.Buffer
@@ -120,6 +150,7 @@ exec %[1]s "$@"
 }
 
 func TestLimitThatIsTooSmallToStartIsSaidToBeTheReason(t *testing.T) {
+	t.Parallel()
 	binary := prometheus(t)
 	for by, want := range map[string]string{
 		"watchdog": "signal killed, by the watchdog",
@@ -141,8 +172,8 @@ func TestLimitThatIsTooSmallToStartIsSaidToBeTheReason(t *testing.T) {
 }
 
 func TestSingleRequestOnARealPrometheusIsMeasured(t *testing.T) {
+	t.Parallel()
 	binary := prometheus(t)
-	defer goleak.VerifyNone(t)
 	r := measured[oneResult](t, "one", "--binary=patched="+binary, "--request=read-chunks", "--rest-period=1s")[0]
 	require.Equal(t, "200", r.Outcome)
 	require.Equal(t, "off", r.Limit)

@@ -44,6 +44,12 @@ other{runs_total="5"} 5
 	require.Zero(t, sumMetric(text, "absent"))
 }
 
+func FuzzSumOfAMetricDoesNotPanic(f *testing.F) {
+	f.Add("a_total{b=\"c\"} 3\na_total 4 5\n")
+	f.Add("a_total}\na_total{ 1\na_total NaN\n")
+	f.Fuzz(func(_ *testing.T, text string) { sumMetric([]byte(text), "a_total") })
+}
+
 func TestConfigurationScrapesEachTargetUnderItsPath(t *testing.T) {
 	dir := t.TempDir()
 	file, err := writeConfig(dir, &targets.Set{Addr: "127.0.0.1:1", Paths: []string{"/metrics/a", "/metrics/b"}}, 2*time.Second, time.Second)

@@ -89,7 +89,7 @@ type tempest struct {
 func (t *tempest) run(ctx context.Context) error {
 	t.host.say(t.Binary, "asking the innocent query for %s", t.config.Baseline)
 	t.result.Unloaded = t.baseline(ctx)
-	if err := t.ResetPeak(); err != nil {
+	if err := t.ResetPeak(); err != nil && t.Alive() {
 		return err
 	}
 	t.host.say(t.Binary, "storm of %d clients for %s", t.config.Clients, t.config.Duration)

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
+	"github.com/stretchr/testify/require"
 )
 
 func TestHeadHasTheSeriesThatWereAskedForAndMostAreBuckets(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -60,7 +59,6 @@ type Server struct {
 	dead      chan struct{}
 	err       error     // how it ended; read after dead
 	ended     time.Time // when it ended; read after dead
-	stopping  atomic.Bool
 
 	mu   sync.Mutex
 	tail []string
@@ -260,7 +258,6 @@ func (s *Server) CPU() (time.Duration, error) { return cpuTime(s.cmd.Process.Pid
 
 // Kill kills the process and waits for its end.
 func (s *Server) Kill() {
-	s.stopping.Store(true)
 	if s.Alive() { // Else its number may be another's.
 		killGroup(s.cmd.Process.Pid)
 	}
@@ -271,7 +268,6 @@ func (s *Server) Kill() {
 // Stop asks the process to end and says how long it took. If it takes longer
 // than timeout, or ctx ends, it is killed, and clean is false.
 func (s *Server) Stop(ctx context.Context, timeout time.Duration) (took time.Duration, clean bool) {
-	s.stopping.Store(true)
 	begin := time.Now()
 	if s.Alive() {
 		terminate(s.cmd.Process.Pid)

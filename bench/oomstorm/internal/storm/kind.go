@@ -33,7 +33,7 @@ type request struct {
 	path    string
 	params  url.Values
 	body    []byte // a POST with this body, if any
-	maxPost bool   // may as well be a POST with its parameters as a form
+	mayPost bool   // may be a POST with its parameters as a form
 }
 
 // hostile is the selector of nearly everything: every histogram's buckets.
@@ -92,7 +92,7 @@ func get(path string, post bool, pairs ...string) request {
 	for i := 0; i < len(pairs); i += 2 {
 		params.Add(pairs[i], pairs[i+1])
 	}
-	return request{path: path, params: params, maxPost: post}
+	return request{path: path, params: params, mayPost: post}
 }
 
 func seconds(t time.Time) string {
@@ -190,7 +190,7 @@ func (b *Builder) Build(ctx context.Context, k Kind, r *rand.Rand, gzip, post bo
 	switch {
 	case q.body != nil:
 		method, contentType, body = http.MethodPost, "application/x-protobuf", bytes.NewReader(q.body)
-	case post && q.maxPost:
+	case post && q.mayPost:
 		method, contentType, body = http.MethodPost, "application/x-www-form-urlencoded", strings.NewReader(q.params.Encode())
 	default:
 		target += "?" + q.params.Encode()

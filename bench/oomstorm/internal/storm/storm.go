@@ -113,18 +113,18 @@ type storm struct {
 // plan is how one request is made. Every plan takes the same draws, so that what
 // a client does depends on the seed alone.
 type plan struct {
-	kind              Kind
-	gzip, post        bool
-	slow              bool
-	leave             time.Duration // 0: it stays
-	pauseAfterwardsBy time.Duration
+	kind       Kind
+	gzip, post bool
+	slow       bool
+	leave      time.Duration // 0: it stays
+	think      time.Duration // pause before the client's next request
 }
 
 func (s *storm) plan(r *rand.Rand) plan {
 	p := plan{kind: s.Mix.pick(r), gzip: r.Float64() < s.Gzip, post: r.Float64() < s.Post}
 	manner := r.Float64()
 	leave := minLeave + time.Duration(r.Float64()*float64(maxLeave-minLeave))
-	p.pauseAfterwardsBy = time.Duration(r.Float64() * float64(maxPause))
+	p.think = time.Duration(r.Float64() * float64(maxPause))
 	switch {
 	case p.kind.Name == "dashboard":
 	case manner < s.Slow:
@@ -153,7 +153,7 @@ func (s *storm) one(ctx context.Context, r *rand.Rand, buf []byte) time.Duration
 	if outcome == Refused {
 		return refusedPause
 	}
-	return p.pauseAfterwardsBy
+	return p.think
 }
 
 func (s *storm) exchange(ctx context.Context, r *rand.Rand, p plan, buf []byte) (status int, n int64, err error) {

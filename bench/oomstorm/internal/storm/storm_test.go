@@ -17,10 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/prometheus/prometheus/storage/remote"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
