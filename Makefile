@@ -39,6 +39,11 @@ else
 	@echo "without the web UI: make prometheus UI=1 embeds it and needs npm"
 endif
 
+## stock: upstream's own binaries into bin/stock/, to compare with
+.PHONY: stock
+stock:
+	@$(PATCHES) build --stock --out $(BIN)/stock --tags netgo
+
 ## promguard, walreplay, oomstorm: the other binaries
 .PHONY: promguard walreplay oomstorm
 promguard:
@@ -61,7 +66,7 @@ test-unit:
 
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e
-test-e2e: build
+test-e2e: build stock
 	go build -o $(BIN)/ ./tools/demo
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/...
 

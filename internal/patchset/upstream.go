@@ -49,8 +49,11 @@ type Upstream struct {
 // ProductVersion is upstream's version with the release as build metadata:
 // 3.15.0+promguard.1.
 func (u Upstream) ProductVersion() string {
-	return strings.TrimPrefix(u.Tag, "v") + "+" + u.Release
+	return u.StockVersion() + "+" + u.Release
 }
+
+// StockVersion is the version of upstream's release without our patches: 3.15.0.
+func (u Upstream) StockVersion() string { return strings.TrimPrefix(u.Tag, "v") }
 
 // Set is a patch set as it stands on disk.
 type Set struct {

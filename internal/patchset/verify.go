@@ -115,14 +115,26 @@ func (s *Set) Build(ctx context.Context, tree Tree, out, tags string, stdout io.
 	if err != nil {
 		return err
 	}
+	return s.build(ctx, tree, s.Upstream.ProductVersion(), revision, out, tags, stdout)
+}
+
+// BuildStock compiles the same packages from source, the unpacked upstream
+// module, as it stands: no patch and no new file, and upstream's own version.
+// It needs no patched tree and writes nothing but out. The compiler is called
+// as for Build, so that what both have in common is compiled once.
+func (s *Set) BuildStock(ctx context.Context, source, out, tags string, stdout io.Writer) error {
+	return s.build(ctx, Tree{Dir: source}, s.Upstream.StockVersion(), s.Upstream.Version, out, tags, stdout)
+}
+
+func (s *Set) build(ctx context.Context, tree Tree, version, revision, out, tags string, stdout io.Writer) error {
 	const stamp = "-X github.com/prometheus/common/version."
 	ldflags := strings.Join([]string{
-		stamp + "Version=" + s.Upstream.ProductVersion(),
+		stamp + "Version=" + version,
 		stamp + "Revision=" + revision,
 		stamp + "Branch=" + s.Upstream.Tag,
 		stamp + "BuildUser=promguard",
 	}, " ")
-	out, err = filepath.Abs(out)
+	out, err := filepath.Abs(out)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func main() {
 // options are the flags of all subcommands.
 type options struct {
 	root, dir, tree, source string
-	discard                 bool
+	discard, stock          bool
 	out, tags               string
 }
 
@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string) error {
 	build := app.Command("build", "Build the tree's binaries.")
 	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.out)
 	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.tags)
+	build.Flag("stock", "Build upstream's binaries instead, from its unpatched source. The tree is not touched.").BoolVar(&o.stock)
 	app.Command("version", "Print the version that builds are stamped with.")
 
 	command, err := app.Parse(args)
@@ -141,11 +142,22 @@ func (o options) export(ctx context.Context, set *patchset.Set, tree patchset.Tr
 }
 
 func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
-	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n",
-		set.Upstream.Module, set.Upstream.ProductVersion(), o.out)
+	version, build := set.Upstream.ProductVersion(), func() error {
+		return set.Build(ctx, tree, o.path(o.out), o.tags, os.Stdout)
+	}
+	if o.stock {
+		source, err := o.sourceOf(ctx, set)
+		if err != nil {
+			return err
+		}
+		version, build = set.Upstream.StockVersion(), func() error {
+			return set.BuildStock(ctx, source, o.path(o.out), o.tags, os.Stdout)
+		}
+	}
+	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, o.out)
 	start := time.Now()
-	if err := set.Build(ctx, tree, o.path(o.out), o.tags, os.Stdout); err != nil {
-		return fmt.Errorf("building the patched tree: %w", err)
+	if err := build(); err != nil {
+		return fmt.Errorf("building %s: %w", version, err)
 	}
 	fmt.Printf("built in %s\n", time.Since(start).Round(time.Second))
 	return nil
