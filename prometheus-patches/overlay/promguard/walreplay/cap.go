@@ -55,17 +55,14 @@ func (l *Limit) String() string {
 	}
 }
 
-// of returns how many of procs processors the replay may use.
+// of returns how many of procs processors the replay may use. The limit is not
+// off.
 func (l *Limit) of(procs int) int {
-	switch {
-	case l.auto:
+	if l.auto {
 		// More processors than the machine has only make it slower.
 		return min(procs, runtime.NumCPU(), AutoMax)
-	case l.procs == 0:
-		return procs
-	default:
-		return min(procs, l.procs)
 	}
+	return min(procs, l.procs)
 }
 
 // Cap lowers GOMAXPROCS to the limit, and sets *concurrency, the replay
@@ -74,13 +71,15 @@ func (l *Limit) of(procs int) int {
 // open or has failed to open.
 //
 // GOMAXPROCS is never raised: it already says what the container's CPU quota
-// or the operator allows.
+// or the operator allows. With the limit off nothing is done, logged or
+// registered.
 func Cap(limit Limit, concurrency *int, logger *slog.Logger, reg prometheus.Registerer) (restore func()) {
+	if limit == (Limit{}) {
+		return func() {}
+	}
 	before := runtime.GOMAXPROCS(0)
 	capped := limit.of(before)
-	if limit != (Limit{}) {
-		*concurrency = capped
-	}
+	*concurrency = capped
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "promguard_wal_replay_gomaxprocs",
 		Help: "Processors that the replay of the write-ahead log used at start.",

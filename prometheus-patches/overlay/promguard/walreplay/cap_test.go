@@ -4,6 +4,7 @@
 package walreplay
 
 import (
+	"bytes"
 	"runtime"
 	"testing"
 
@@ -42,7 +43,6 @@ func TestCapLowersAndRestoresProcessors(t *testing.T) {
 		{limit: "8", procs: 5, during: 5, concurrencyDuring: 5}, // Never raised.
 		{limit: "auto", procs: AutoMax + 8, during: auto, concurrencyDuring: auto},
 		{limit: "auto", procs: 1, during: 1, concurrencyDuring: 1},
-		{limit: "off", procs: 5, during: 5, concurrencyDuring: 0}, // Upstream's default stays.
 	} {
 		withProcs(t, tc.procs)
 		var limit Limit
@@ -58,4 +58,22 @@ func TestCapLowersAndRestoresProcessors(t *testing.T) {
 		restore()
 		require.Equal(t, tc.procs, runtime.GOMAXPROCS(0), tc.limit)
 	}
+}
+
+func TestCapThatIsOffLeavesNoTrace(t *testing.T) {
+	withProcs(t, 5)
+	var limit Limit
+	require.NoError(t, limit.Set("off"))
+	reg := prometheus.NewRegistry()
+	var log bytes.Buffer
+	concurrency := 0
+	restore := Cap(limit, &concurrency, promslog.New(&promslog.Config{Writer: &log}), reg)
+	require.Equal(t, 5, runtime.GOMAXPROCS(0))
+	require.Zero(t, concurrency, "upstream's default stays")
+	restore()
+	require.Equal(t, 5, runtime.GOMAXPROCS(0))
+	got, err := reg.Gather()
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Empty(t, log.String())
 }
