@@ -44,6 +44,8 @@ type build struct {
 	flags  []string
 	// mayLog holds the messages that stock does not log.
 	mayLog map[string]bool
+	// exceptions are the requests that are meant to be answered differently.
+	exceptions []exception
 }
 
 func stockBuild() build { return build{name: "stock", binary: "stock/prometheus"} }
