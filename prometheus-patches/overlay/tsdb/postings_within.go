@@ -35,13 +35,21 @@ func postingsWithin(ctx context.Context, p index.Postings) index.Postings {
 // selectWithin is postingsWithin for the postings of the series that a
 // selection returns: each is accounted for with as many points as the hints say
 // that PromQL will make of it.
-func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHints) index.Postings {
+//
+// A selection that goes on for long is counted, by the same matchers, so that
+// one that will not fit in memory is refused before it has filled half of it.
+func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHints, ir IndexReader, ms []*labels.Matcher) index.Postings {
 	p = postingsWithin(ctx, p)
 	if bound, ok := p.(*boundPostings); ok {
 		bound.points = pointsOf(hints)
+		bound.again = func() (index.Postings, error) { return PostingsForMatchers(ctx, ir, ms...) }
 	}
 	return p
 }
+
+// countAfter is how many series a selection returns before it is counted.
+// Counting a series takes some 50 ns; PromQL takes a microsecond for each.
+const countAfter = 16 * checkPostingsEvery
 
 // pointsOf returns how many points PromQL evaluates each series at.
 func pointsOf(hints *storage.SelectHints) int64 {
@@ -105,8 +113,10 @@ type boundPostings struct {
 	// points is how many points each of the postings stands for; 0 if they are
 	// not the series that the selection returns.
 	points int64
-	steps  int
-	err    error
+	// again returns the same postings once more.
+	again func() (index.Postings, error)
+	steps int
+	err   error
 }
 
 // done counts a step and says whether the context has ended.
@@ -123,8 +133,37 @@ func (p *boundPostings) check() error {
 		if err := p.read.Select(p.ctx, checkPostingsEvery, p.points); err != nil {
 			return err
 		}
+		if p.steps == countAfter {
+			if err := p.count(); err != nil {
+				return err
+			}
+		}
 	}
 	return reads.Check(p.ctx)
+}
+
+// count returns an error if more series are to come than the read has room for.
+func (p *boundPostings) count() error {
+	room, limited := p.read.Room(p.points)
+	if !limited {
+		return nil
+	}
+	postings, err := p.again()
+	if err != nil {
+		return err
+	}
+	left := room + countAfter
+	for n := int64(1); postings.Next(); n++ {
+		if n > left {
+			return p.read.Select(p.ctx, room+1, p.points)
+		}
+		if n%checkPostingsEvery == 0 {
+			if err := reads.Check(p.ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return postings.Err()
 }
 
 func (p *boundPostings) Next() bool { return !p.done() && p.Postings.Next() }

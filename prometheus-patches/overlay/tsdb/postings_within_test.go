@@ -34,6 +34,13 @@ func limited(t *testing.T, limits reads.Limits) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
+// selected returns the postings of a selection of n series.
+func selected(ctx context.Context, n int, hints *storage.SelectHints) index.Postings {
+	p := selectWithin(ctx, index.NewListPostings(refs(n)), hints, nil, nil)
+	p.(*boundPostings).again = func() (index.Postings, error) { return index.NewListPostings(refs(n)), nil }
+	return p
+}
+
 func TestPostingsWithinGivesTheSamePostings(t *testing.T) {
 	ctx, cancel := limited(t, reads.Limits{})
 	defer cancel()
@@ -93,6 +100,28 @@ func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
 	require.ErrorIs(t, sortWithin(p, slices.Clone(series)), context.Canceled)
 }
 
+func TestSelectionThatWillNotFitIsRefusedBeforeItIsRead(t *testing.T) {
+	for _, tc := range []struct {
+		n    int
+		fits bool
+	}{{n: countAfter, fits: true}, {n: countAfter + 1, fits: true}, {n: 4096 * 30 / 5, fits: true}, {n: 1 << 20}} {
+		ctx, cancel := limited(t, reads.Limits{SeriesBytes: 64}) // Half of 4 MiB holds 26,214 of 80 bytes.
+		defer cancel()
+		p := selected(ctx, tc.n, nil)
+		read := 0
+		for p.Next() {
+			read++
+		}
+		if tc.fits {
+			require.NoError(t, p.Err())
+			require.Equal(t, tc.n, read)
+			continue
+		}
+		require.Equal(t, countAfter, read)
+		require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
+	}
+}
+
 func TestSortValuesWithinSortsUntilTheClientHasLeft(t *testing.T) {
 	values := make([]string, 50000)
 	for i := range values {
@@ -132,7 +161,7 @@ func TestSelectWithinStopsAReadThatNeedsMoreMemoryThanItMayHave(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := limited(t, tc.limits)
 			defer cancel()
-			got, err := index.ExpandPostings(selectWithin(ctx, index.NewListPostings(refs(n)), tc.hints))
+			got, err := index.ExpandPostings(selected(ctx, n, tc.hints))
 			if tc.stops {
 				require.ErrorContains(t, err, reads.BudgetFlag)
 				require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)

@@ -21,13 +21,20 @@ const admitBytes = 1 << 20
 // Budget is the memory that all reads together may hold. It counts what reads
 // say they hold, which is an estimate; Watch is for what it misses. Safe for
 // concurrent use.
+//
+// A quarter is kept for small reads, which hold no more than a 64th: they do not
+// wait for large ones.
 type Budget struct {
 	total   int64
 	perRead int64
+	small   int64 // What a small read may hold.
+	large   int64 // What may be held when a read grows beyond that.
 
 	mtx   sync.Mutex
 	held  int64
 	reads map[*Read]struct{}
+	// waiting is how many of reads wait for memory.
+	waiting int
 	// leaving are reads that were stopped to make room and still hold memory.
 	leaving map[*Read]struct{}
 	// freed is closed, and replaced, when memory is given back.
@@ -39,6 +46,8 @@ func NewBudget(total int64) *Budget {
 	return &Budget{
 		total:   total,
 		perRead: total / 2,
+		small:   total / 64,
+		large:   total - total/4,
 		reads:   map[*Read]struct{}{},
 		leaving: map[*Read]struct{}{},
 		freed:   make(chan struct{}),
@@ -78,33 +87,57 @@ func (b *Budget) admit(ctx context.Context, r *Read, timeout <-chan time.Time) b
 	}
 }
 
-// reserve gives n more bytes to a read that runs. If there are none left, the
-// read that holds the most is stopped, and the others wait for what it gives
-// back. Nobody waits for a read that waits: whoever holds the most never does.
+// reserve gives n more bytes to a read that runs, and waits for them if there
+// are none left. Only when every read waits, the one that holds the most is
+// stopped.
 func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
-	for {
-		b.mtx.Lock()
-		if r.held+n > b.perRead {
-			b.mtx.Unlock()
-			stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s needs more than %s of memory, half of %s=%s, which is what one request may have: select fewer series, a shorter range or a larger step",
-				r.Method, r.Endpoint, size(b.perRead), BudgetFlag, size(b.total))}
-			r.Stop(stop)
-			return stop
-		}
-		if b.held+n <= b.total {
-			b.hold(r, n)
-			b.mtx.Unlock()
-			return nil
-		}
-		b.makeRoom()
-		freed := b.freed
-		b.mtx.Unlock()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-freed:
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	if r.held+n > b.perRead {
+		stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s needs more than %s of memory, half of %s=%s, which is what one request may have: select fewer series, a shorter range or a larger step",
+			r.Method, r.Endpoint, size(b.perRead), BudgetFlag, size(b.total))}
+		r.Stop(stop)
+		return stop
+	}
+	for !b.fits(r, n) {
+		if err := b.wait(ctx); err != nil {
+			return err
 		}
 	}
+	b.hold(r, n)
+	return nil
+}
+
+func (b *Budget) fits(r *Read, n int64) bool {
+	if r.held+n <= b.small {
+		return b.held+n <= b.total
+	}
+	return b.held+n <= b.large
+}
+
+// wait lets go of the lock until memory is given back or the context ends.
+func (b *Budget) wait(ctx context.Context) error {
+	b.waiting++
+	defer func() { b.waiting-- }()
+	if b.waiting == len(b.reads) {
+		b.makeRoom()
+	}
+	freed := b.freed
+	b.mtx.Unlock()
+	defer b.mtx.Lock()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-freed:
+		return nil
+	}
+}
+
+// room returns how many bytes the read may still take.
+func (b *Budget) room(r *Read) int64 {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	return b.perRead - r.held
 }
 
 func (b *Budget) hold(r *Read, n int64) {

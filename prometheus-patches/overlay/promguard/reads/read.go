@@ -88,10 +88,24 @@ func (r *Read) Reserve(ctx context.Context, n int64) error {
 // number of points.
 func (r *Read) Select(ctx context.Context, n, points int64) error {
 	r.series.Add(n)
-	if r.SeriesBytes == 0 {
-		return nil
+	return r.Reserve(ctx, n*r.seriesBytes(points))
+}
+
+// Room returns how many more series, each with the given number of points, the
+// read may select at most, and false if there is no limit.
+func (r *Read) Room(points int64) (series int64, limited bool) {
+	each := r.seriesBytes(points)
+	if each == 0 || r.budget == nil {
+		return 0, false
 	}
-	return r.Reserve(ctx, n*(r.SeriesBytes+pointBytes*points))
+	return r.budget.room(r) / each, true
+}
+
+func (r *Read) seriesBytes(points int64) int64 {
+	if r.SeriesBytes == 0 {
+		return 0
+	}
+	return r.SeriesBytes + pointBytes*points
 }
 
 // pointBytes is the size of a sample in PromQL's results.

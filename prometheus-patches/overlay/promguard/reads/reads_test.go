@@ -5,7 +5,6 @@ package reads
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -77,43 +76,66 @@ func TestReadThatNeedsMoreThanHalfOfTheBudgetIsTooLarge(t *testing.T) {
 	require.Equal(t, ReasonTooLarge, Stopped(ctx).Reason)
 }
 
-func TestLargestReadIsStoppedWhenTheBudgetIsSpentAndTheOthersGoOn(t *testing.T) {
+func TestReadsWaitForMemoryThatOthersHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := NewTable(NewBudget(100 << 20))
-		large, largeCtx, removeLarge := add(t, table, "/large")
-		require.NoError(t, large.Reserve(largeCtx, 45<<20))
-		middle, middleCtx, removeMiddle := add(t, table, "/middle")
-		defer removeMiddle()
-		require.NoError(t, middle.Reserve(middleCtx, 40<<20))
-		small, smallCtx, removeSmall := add(t, table, "/small")
-		defer removeSmall()
-
+		table := NewTable(NewBudget(128 << 20))
+		first, firstCtx, removeFirst := add(t, table, "/first")
+		require.NoError(t, first.Reserve(firstCtx, 60<<20))
+		second, secondCtx, removeSecond := add(t, table, "/second")
+		defer removeSecond()
 		got := make(chan error, 1)
-		go func() { got <- small.Reserve(smallCtx, 20<<20) }()
+		go func() { got <- second.Reserve(secondCtx, 60<<20) }()
 		synctest.Wait()
-		require.Equal(t, ReasonMemory, Stopped(largeCtx).Reason)
-		require.Nil(t, Stopped(middleCtx), "one at a time")
-		require.Empty(t, got, "it waits for what the stopped read gives back")
-		removeLarge()
+		require.Empty(t, got)
+		require.Nil(t, Stopped(firstCtx), "it runs, and will end")
+
+		_, _, removeSmall := add(t, table, "/small")
+		removeSmall() // A small read does not wait.
+
+		removeFirst()
 		require.NoError(t, <-got)
 	})
 }
 
-func TestLargestReadThatAsksForMoreStopsItself(t *testing.T) {
-	table := NewTable(NewBudget(100 << 20))
-	other, otherCtx, removeOther := add(t, table, "/other")
-	defer removeOther()
-	require.NoError(t, other.Reserve(otherCtx, 40<<20))
-	largest, ctx, remove := add(t, table, "/largest")
-	defer remove()
-	require.NoError(t, largest.Reserve(ctx, 45<<20))
-	other2, other2Ctx, remove2 := add(t, table, "/other2")
-	defer remove2()
-	require.NoError(t, other2.Reserve(other2Ctx, 10<<20))
-	var stop *Stop
-	require.True(t, errors.As(largest.Reserve(ctx, 4<<20), &stop))
-	require.Equal(t, ReasonMemory, stop.Reason)
-	require.Nil(t, Stopped(otherCtx))
+func TestReadThatWaitsForMemoryLeavesWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewTable(NewBudget(128 << 20))
+		first, firstCtx, removeFirst := add(t, table, "/first")
+		defer removeFirst()
+		require.NoError(t, first.Reserve(firstCtx, 60<<20))
+		second, secondCtx, removeSecond := add(t, table, "/second")
+		defer removeSecond()
+		ctx, cancel := context.WithTimeout(secondCtx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, second.Reserve(ctx, 60<<20), context.DeadlineExceeded)
+		require.Zero(t, table.Budget.waiting)
+	})
+}
+
+func TestLargestReadIsStoppedWhenEveryReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewTable(NewBudget(128 << 20))
+		reads := map[string]*Read{}
+		ctxs := map[string]context.Context{}
+		removes := map[string]func(){}
+		for name, size := range map[string]int64{"/large": 40 << 20, "/middle": 30 << 20, "/less": 20 << 20} {
+			reads[name], ctxs[name], removes[name] = add(t, table, name)
+			require.NoError(t, reads[name].Reserve(ctxs[name], size))
+		}
+		got := make(chan error, 2)
+		go func() { got <- reads["/middle"].Reserve(ctxs["/middle"], 20<<20) }()
+		go func() { got <- reads["/less"].Reserve(ctxs["/less"], 20<<20) }()
+		synctest.Wait()
+		require.Nil(t, Stopped(ctxs["/large"]), "it runs")
+		err := reads["/large"].Reserve(ctxs["/large"], 20<<20)
+		require.ErrorContains(t, err, "it held the most, 41MiB")
+		require.Equal(t, ReasonMemory, Stopped(ctxs["/large"]).Reason)
+		require.Empty(t, got, "one at a time")
+		removes["/large"]()
+		require.NoError(t, <-got)
+		removes["/middle"]()
+		removes["/less"]()
+	})
 }
 
 func TestReadsThatAllWantMoreNeverWaitForEachOther(t *testing.T) {
@@ -209,6 +231,23 @@ func TestPoolBoundsWhatRunsAndHowManyWait(t *testing.T) {
 		release()
 	})
 	require.Nil(t, NewPool("none", 0))
+}
+
+func TestRoomIsHowManySeriesMayBeSelected(t *testing.T) {
+	table := NewTable(NewBudget(64 << 20))
+	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{SeriesBytes: 1008})
+	defer remove()
+	room, limited := r.Room(1)
+	require.True(t, limited)
+	require.EqualValues(t, 32<<10, room)
+	require.NoError(t, r.Select(ctx, 1024, 1))
+	room, _ = r.Room(1)
+	require.EqualValues(t, 31<<10, room)
+	require.Error(t, r.Select(ctx, room+1, 1))
+	free, _, remove2 := table.Add(t.Context(), Info{}, Limits{})
+	defer remove2()
+	_, limited = free.Room(1)
+	require.False(t, limited, "a read that keeps no series")
 }
 
 func TestPressureStopsTheReadThatHoldsTheMost(t *testing.T) {
