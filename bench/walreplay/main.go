@@ -19,11 +19,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/prometheus/util/compression"
 
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
-	"github.com/promguard/promguard/bench/walreplay/internal/walgen"
 )
 
 func main() {
@@ -60,36 +57,6 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	default:
 		return runReplays(ctx, *runOptions, stdout, stderr)
 	}
-}
-
-func generateFlags(cmd *kingpin.CmdClause) *walgen.Options {
-	o := &walgen.Options{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	cmd.Flag("out", "Data directory to make. It must not exist or be empty.").Required().PlaceHolder("DIR").StringVar(&o.Dir)
-	cmd.Flag("series", "Series that exist at any time.").Required().PlaceHolder("N").IntVar(&o.Series)
-	cmd.Flag("scrapes", "How often every target is scraped.").Required().PlaceHolder("M").IntVar(&o.Scrapes)
-	cmd.Flag("scrape-interval", "Time between two scrapes of a target.").Default("15s").DurationVar(&o.ScrapeInterval)
-	cmd.Flag("churn", "Share of the replaceable pods that is replaced per hour; 0 is none, 2 is each about every half hour.").Default("0.2").Float64Var(&o.Churn)
-	cmd.Flag("seed", "The same seed and sizes write the same bytes.").Default("1").Uint64Var(&o.Seed)
-	cmd.Flag("compression", "Compression of the records: snappy, zstd or none.").Default(compression.Snappy).EnumVar(&o.Compression, compression.Types()...)
-	cmd.Flag("samples-per-record", "Most samples in a record. 0 is one record per scrape of a target, as Prometheus writes them.").Default("0").IntVar(&o.SamplesPerRecord)
-	segment := cmd.Flag("segment-size", "Size of a WAL segment, a multiple of 32KiB.").Default("128MiB").Bytes()
-	cmd.Action(func(*kingpin.ParseContext) error {
-		o.SegmentSize = int(*segment)
-		return nil
-	})
-	return o
-}
-
-func runGenerate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
-	o.Progress = progress.New(stderr, "writing "+o.Dir, "samples", float64(o.Series)*float64(max(0, o.Scrapes)))
-	stats, err := walgen.Generate(ctx, o)
-	if err != nil {
-		return err
-	}
-	o.Progress.Done()
-	fmt.Fprintf(stderr, "%s: %d series, %d samples (%d stale markers), %d records, %d segments, %.1f MiB\n",
-		o.Dir, stats.Series, stats.Samples, stats.StaleMarkers, stats.Records, stats.Segments, float64(stats.Bytes)/(1<<20))
-	return nil
 }
 
 // runConfig are the flags of the command run.

@@ -5,12 +5,15 @@ package walgen
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/tsdb"
@@ -215,6 +218,9 @@ func TestOptionsOutOfRangeAreRefusedAndNothingIsWritten(t *testing.T) {
 		{"negative record size", func(o *Options) { o.SamplesPerRecord = -1 }, "samples per record must be 0 or more, got -1"},
 		{"odd segment size", func(o *Options) { o.SegmentSize = 1000 }, "segment size must be a multiple of 32KiB, got 1000 bytes"},
 		{"unknown compression", func(o *Options) { o.Compression = "lz4" }, `compression must be one of [none snappy zstd], got "lz4"`},
+		{"negative checkpoint", func(o *Options) { o.CheckpointScrapes = -1 }, "scrapes of the checkpoint must be 0 or more, got -1"},
+		{"more than all are native", func(o *Options) { o.NativeHistograms = 1.5 }, "the share of native histograms must be from 0 to 1, got 1.5"},
+		{"no share", func(o *Options) { o.OutOfOrder = math.NaN() }, "the share of out-of-order samples must be from 0 to 1, got NaN"},
 		{"negative churn", func(o *Options) { o.Churn = -1 }, "churn must be from 0 to 3600 per hour, got -1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -250,4 +256,146 @@ func TestInterruptedGenerationLeavesNothing(t *testing.T) {
 	entries, err := os.ReadDir(given)
 	require.NoError(t, err)
 	require.Empty(t, entries)
+}
+
+// full are options with all that can be asked for.
+func full(dir string) Options {
+	o := options(dir)
+	o.Series, o.Scrapes, o.CheckpointScrapes, o.Churn = 1500, 300, 40, 2
+	o.MmappedChunks, o.NativeHistograms, o.Exemplars, o.OutOfOrder = true, 0.5, 0.01, 0.3
+	return o
+}
+
+func TestLogsWithAllThatCanBeAskedForAreReplayedWhole(t *testing.T) {
+	o := full(filepath.Join(t.TempDir(), "data"))
+	stats := generate(t, o)
+	for _, n := range []int{stats.StaleMarkers, stats.Histograms, stats.OutOfOrder, stats.Exemplars, stats.MmappedChunks} {
+		require.Positive(t, n)
+	}
+	dir, _, err := wlog.LastCheckpoint(filepath.Join(o.Dir, "wal"))
+	require.NoError(t, err)
+	require.DirExists(t, dir)
+
+	reg := prometheus.NewRegistry()
+	opts := tsdb.DefaultOptions()
+	opts.EnableExemplarStorage, opts.MaxExemplars = true, int64(stats.Exemplars)
+	db, err := tsdb.Open(o.Dir, promslog.NewNopLogger(), reg, opts, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	require.EqualValues(t, stats.Series, db.Head().NumSeries())
+
+	q, err := db.Querier(0, 1<<62)
+	require.NoError(t, err)
+	defer q.Close()
+	samples, histograms := 0, 0
+	set := q.Select(t.Context(), false, nil, labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, ""))
+	for set.Next() {
+		it := set.At().Iterator(nil)
+		for typ := it.Next(); typ != chunkenc.ValNone; typ = it.Next() {
+			samples++
+			if typ != chunkenc.ValFloat {
+				histograms++
+			}
+		}
+		require.NoError(t, it.Err())
+	}
+	require.NoError(t, set.Err())
+	require.Equal(t, stats.Samples, samples)
+	require.Equal(t, stats.Histograms, histograms)
+
+	eq, err := db.ExemplarQuerier(t.Context())
+	require.NoError(t, err)
+	found, err := eq.Select(0, 1<<62, []*labels.Matcher{labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "")})
+	require.NoError(t, err)
+	exemplars := 0
+	for _, series := range found {
+		exemplars += len(series.Exemplars)
+	}
+	require.Equal(t, stats.Exemplars, exemplars)
+
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		switch f.GetName() {
+		case "prometheus_tsdb_mmap_chunk_corruptions_total", "prometheus_tsdb_wal_corruptions_total", "prometheus_tsdb_mmap_chunks_total":
+			require.Zero(t, f.GetMetric()[0].GetCounter().GetValue(), f.GetName())
+		}
+	}
+}
+
+func TestMmappedChunksAreThoseThatTheSamplesMadeAndMarkedInTheWBL(t *testing.T) {
+	o := full(filepath.Join(t.TempDir(), "data"))
+	stats := generate(t, o)
+	late, n, err := listChunks(filepath.Join(o.Dir, "chunks_head"))
+	require.NoError(t, err)
+	require.Equal(t, stats.MmappedChunks, n)
+	outOfOrder := 0
+	for _, refs := range late {
+		outOfOrder += len(refs)
+	}
+	require.Positive(t, outOfOrder)
+
+	sr, err := wlog.NewSegmentsReader(filepath.Join(o.Dir, wlog.WblDirName))
+	require.NoError(t, err)
+	defer sr.Close()
+	dec := record.NewDecoder(nil, promslog.NewNopLogger())
+	marked, samples := lateChunks{}, 0
+	r := wlog.NewReader(sr)
+	for r.Next() {
+		switch dec.Type(r.Record()) {
+		case record.MmapMarkers:
+			markers, err := dec.MmapMarkers(r.Record(), nil)
+			require.NoError(t, err)
+			for _, m := range markers {
+				marked[m.Ref] = append(marked[m.Ref], m.MmapRef)
+			}
+		default:
+			s, err := dec.Samples(r.Record(), nil)
+			require.NoError(t, err)
+			samples += len(s)
+		}
+	}
+	require.NoError(t, r.Err())
+	require.Equal(t, late, marked)
+	require.Equal(t, stats.OutOfOrder, samples)
+}
+
+func TestSameOptionsWriteTheSameBytesInEveryFile(t *testing.T) {
+	files := func() map[string]string {
+		o := full(filepath.Join(t.TempDir(), "data"))
+		generate(t, o)
+		all := map[string]string{}
+		require.NoError(t, filepath.WalkDir(o.Dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			rel, _ := filepath.Rel(o.Dir, path)
+			b, err := os.ReadFile(path)
+			all[rel] = string(b)
+			return err
+		}))
+		return all
+	}
+	first, again := files(), files()
+	require.Contains(t, first, filepath.Join("chunks_head", "000001"))
+	require.Contains(t, first, filepath.Join(wlog.WblDirName, "00000000"))
+	require.Len(t, again, len(first))
+	for name := range first {
+		require.True(t, first[name] == again[name], name) //nolint:testifylint // Equal would print megabytes.
+	}
+}
+
+func TestNativeHistogramsAreValidAndNeverFall(t *testing.T) {
+	for series := range uint64(50) {
+		var before *histogram.FloatHistogram
+		for _, count := range []float64{0, 1, 17, 3000, 1e9} {
+			h := nativeHistogram(series, count)
+			require.NoError(t, h.Validate())
+			after := h.ToFloat(nil)
+			if before != nil {
+				require.False(t, after.DetectReset(before))
+			}
+			before = after
+		}
+	}
 }

@@ -1,0 +1,56 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/prometheus/util/compression"
+
+	"github.com/promguard/promguard/bench/walreplay/internal/progress"
+	"github.com/promguard/promguard/bench/walreplay/internal/walgen"
+)
+
+func generateFlags(cmd *kingpin.CmdClause) *walgen.Options {
+	o := &walgen.Options{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	cmd.Flag("out", "Data directory to make. It must not exist or be empty.").Required().PlaceHolder("DIR").StringVar(&o.Dir)
+	cmd.Flag("series", "Series that exist at any time.").Required().PlaceHolder("N").IntVar(&o.Series)
+	cmd.Flag("scrapes", "How often every target is scraped.").Required().PlaceHolder("M").IntVar(&o.Scrapes)
+	cmd.Flag("scrape-interval", "Time between two scrapes of a target.").Default("15s").DurationVar(&o.ScrapeInterval)
+	cmd.Flag("churn", "Share of the replaceable pods that is replaced per hour; 0 is none, 2 is each about every half hour.").Default("0.2").Float64Var(&o.Churn)
+	cmd.Flag("seed", "The same seed and sizes write the same bytes.").Default("1").Uint64Var(&o.Seed)
+	cmd.Flag("compression", "Compression of the records: snappy, zstd or none.").Default(compression.Snappy).EnumVar(&o.Compression, compression.Types()...)
+	cmd.Flag("samples-per-record", "Most samples in a record. 0 is one record per scrape of a target, as Prometheus writes them.").Default("0").IntVar(&o.SamplesPerRecord)
+	cmd.Flag("checkpoint-scrapes", "Scrapes before the others. Of them the log keeps a checkpoint of the series, as if their samples were in a block.").Default("0").PlaceHolder("N").IntVar(&o.CheckpointScrapes)
+	cmd.Flag("mmapped-chunks", "Fill chunks_head with all chunks but the last ones of the series. Upstream's head does it, so this takes the memory of a Prometheus.").BoolVar(&o.MmappedChunks)
+	cmd.Flag("native-histograms", "Share of the histograms, 0 to 1, of which a native one takes the place of the classic one's _count series.").Default("0").PlaceHolder("SHARE").Float64Var(&o.NativeHistograms)
+	cmd.Flag("exemplars", "Share of the buckets of classic histograms, 0 to 1, that get an exemplar in each scrape.").Default("0").PlaceHolder("SHARE").Float64Var(&o.Exemplars)
+	cmd.Flag("out-of-order", "Share of the floats, 0 to 1, that arrive four scrapes late, and are in the log of out-of-order samples (wbl) too.").Default("0").PlaceHolder("SHARE").Float64Var(&o.OutOfOrder)
+	segment := cmd.Flag("segment-size", "Size of a WAL segment, a multiple of 32KiB.").Default("128MiB").Bytes()
+	cmd.Action(func(*kingpin.ParseContext) error {
+		o.SegmentSize = int(*segment)
+		return nil
+	})
+	return o
+}
+
+func runGenerate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
+	o.Progress = progress.New(stderr, "writing "+o.Dir, "samples", float64(o.Series)*float64(max(0, o.Scrapes)+max(0, o.CheckpointScrapes)))
+	stats, err := walgen.Generate(ctx, o)
+	if err != nil {
+		return err
+	}
+	o.Progress.Done()
+	fmt.Fprintf(stderr, "%s: %d series, %d samples (%d stale markers), %d records, %d segments, %.1f MiB\n",
+		o.Dir, stats.Series, stats.Samples, stats.StaleMarkers, stats.Records, stats.Segments, float64(stats.Bytes)/(1<<20))
+	if stats.Histograms+stats.Exemplars+stats.OutOfOrder+stats.MmappedChunks > 0 {
+		fmt.Fprintf(stderr, "%s: %d of the samples are native histograms, %d came out of order; %d exemplars; %d m-mapped chunks\n",
+			o.Dir, stats.Histograms, stats.OutOfOrder, stats.Exemplars, stats.MmappedChunks)
+	}
+	return nil
+}
