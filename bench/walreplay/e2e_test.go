@@ -62,8 +62,8 @@ func fingerprint(t *testing.T, dir string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// results reads the benchmark format as benchstat does.
-func results(t *testing.T, out *bytes.Buffer) []*benchfmt.Result {
+// benchResults reads the benchmark format as benchstat does.
+func benchResults(t *testing.T, out *bytes.Buffer) []*benchfmt.Result {
 	t.Helper()
 	var all []*benchfmt.Result
 	r := benchfmt.NewReader(out, "stdout")
@@ -96,7 +96,7 @@ func TestReplaysOfARealPrometheusAreMeasuredAndTheSourceIsUntouched(t *testing.T
 	}, &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 
-	all := results(t, &stdout)
+	all := benchResults(t, &stdout)
 	require.Len(t, all, 8)
 	for _, r := range all {
 		require.Equal(t, "--web.enable-lifecycle", r.GetConfig("args-lifecycle"))
@@ -135,7 +135,7 @@ func TestReplayOfACorruptLogIsToldApart(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	err = execute(t.Context(), []string{"run", "--wal=" + data, "--tmp-dir=" + tmp, "--count=1", "--binary=" + binary}, &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
-	require.Len(t, results(t, &stdout), 1)
+	require.Len(t, benchResults(t, &stdout), 1)
 	require.Contains(t, stderr.String(), "warning: the log is corrupt")
 	require.Contains(t, stderr.String(), "warning: prometheus found the log corrupt")
 	require.Equal(t, before, fingerprint(t, data))

@@ -16,7 +16,8 @@ import (
 	"github.com/promguard/promguard/bench/walreplay/internal/walgen"
 )
 
-func generateFlags(cmd *kingpin.CmdClause) *walgen.Options {
+func addGenerate(app *kingpin.Application) (*kingpin.CmdClause, command) {
+	cmd := app.Command("generate", "Write a data directory as a killed Prometheus leaves it, with the series of a modelled Kubernetes cluster.")
 	o := &walgen.Options{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	cmd.Flag("out", "Data directory to make. It must not exist or be empty.").Required().PlaceHolder("DIR").StringVar(&o.Dir)
 	cmd.Flag("series", "Series that exist at any time.").Required().PlaceHolder("N").IntVar(&o.Series)
@@ -36,10 +37,10 @@ func generateFlags(cmd *kingpin.CmdClause) *walgen.Options {
 		o.SegmentSize = int(*segment)
 		return nil
 	})
-	return o
+	return cmd, func(ctx context.Context, _, stderr io.Writer) error { return generate(ctx, *o, stderr) }
 }
 
-func runGenerate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
+func generate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
 	o.Progress = progress.New(stderr, "writing "+o.Dir, "samples", float64(o.Series)*float64(max(0, o.Scrapes)+max(0, o.CheckpointScrapes)))
 	stats, err := walgen.Generate(ctx, o)
 	if err != nil {

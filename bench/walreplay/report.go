@@ -4,106 +4,79 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"strconv"
-	"strings"
+	"text/tabwriter"
 
-	"golang.org/x/perf/benchfmt"
+	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/replay"
+	"github.com/promguard/promguard/bench/walreplay/internal/bucket"
+	"github.com/promguard/promguard/bench/walreplay/internal/results"
 )
 
-// report writes results in Go's benchmark format.
-type report struct {
-	w        *benchfmt.Writer
-	config   []benchfmt.Config
-	contents datadir.Contents
-}
-
-// better says in which direction the units that benchstat does not know improve.
-var better = []struct{ unit, direction string }{
-	{"cpu-sec/op", "lower"},
-	{"replay-sec/op", "lower"},
-	{"start-cpu-sec/op", "lower"},
-	{"peak-anon-bytes", "lower"},
-	{"voluntary-switches/op", "lower"},
-	{"involuntary-switches/op", "lower"},
-	{"samples/s", "higher"},
-	{"series/s", "higher"},
-}
-
-func newReport(w io.Writer, c runConfig, dir *datadir.Dir, contents datadir.Contents) (*report, error) {
-	r := &report{w: benchfmt.NewWriter(w), contents: contents}
-	r.set("goos", runtime.GOOS)
-	r.set("goarch", runtime.GOARCH)
-	r.set("cpu", cpuModel())
-	r.set("cpus", strconv.Itoa(runtime.NumCPU()))
-	for _, b := range c.Binaries {
-		r.set("version-"+b.Name, b.Version)
-		if len(b.Args) > 0 {
-			r.set("args-"+b.Name, strings.Join(b.Args, " "))
+func addReport(app *kingpin.Application) (*kingpin.CmdClause, command) {
+	cmd := app.Command("report", "Write a report that run wrote with --format=json in another format.")
+	from := cmd.Flag("in", "File, or bucket:NAME.").Required().PlaceHolder("PLACE").String()
+	format := cmd.Flag("format", "benchfmt, table, json or html.").Default("table").Enum(results.Formats()...)
+	to := cmd.Flag("out", "New file, or bucket:NAME; standard output if left out.").PlaceHolder("PLACE").String()
+	buckets := addBucketFlags(cmd)
+	return cmd, func(ctx context.Context, stdout, _ io.Writer) error {
+		text, err := readReport(ctx, *from, buckets)
+		if err != nil {
+			return err
 		}
-	}
-	for _, name := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG"} {
-		if v := os.Getenv(name); v != "" {
-			r.set("env-"+strings.ToLower(name), v)
+		r, err := results.Parse(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", *from, err)
 		}
-	}
-	r.set("wal-bytes", strconv.FormatInt(dir.WALBytes, 10))
-	r.set("wal-segments", strconv.Itoa(contents.Segments))
-	r.set("wal-series", strconv.Itoa(contents.Series))
-	r.set("wal-samples", strconv.Itoa(contents.Samples))
-	r.set("blocks-left-out", strconv.Itoa(dir.Blocks))
-	for _, u := range better {
-		m := &benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: u.unit, Key: "better"}, OrigUnit: u.unit, Value: u.direction}
-		if err := r.w.Write(m); err != nil {
-			return nil, err
+		out, err := openOutput(ctx, *to, buckets, stdout)
+		if err != nil {
+			return err
 		}
+		err = out.put(ctx, func(w io.Writer) error { return r.Write(w, *format) })
+		return errors.Join(err, out.Close())
 	}
-	return r, nil
 }
 
-func (r *report) set(key, value string) {
-	r.config = append(r.config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
-}
-
-// add writes one result. Rates are by the time that the head itself says its
-// replay took.
-func (r *report) add(s step, res replay.Result) error {
-	replaySeconds := max(res.Replay.Seconds(), 1e-9)
-	return r.w.Write(&benchfmt.Result{
-		Config: r.config,
-		Name:   benchfmt.Name("Replay/binary=" + s.binary.Name + "/gomaxprocs=" + strconv.Itoa(s.gomaxprocs)),
-		Iters:  1,
-		Values: []benchfmt.Value{
-			{Value: res.Wall.Seconds(), Unit: "sec/op"},
-			{Value: res.CPU.Seconds(), Unit: "cpu-sec/op"},
-			{Value: res.Replay.Seconds(), Unit: "replay-sec/op"},
-			{Value: res.StartCPU.Seconds(), Unit: "start-cpu-sec/op"},
-			{Value: float64(res.PeakAnon), Unit: "peak-anon-bytes"},
-			{Value: float64(res.Voluntary), Unit: "voluntary-switches/op"},
-			{Value: float64(res.Involuntary), Unit: "involuntary-switches/op"},
-			{Value: float64(res.HeadSeries), Unit: "head-series"},
-			{Value: float64(r.contents.Samples) / replaySeconds, Unit: "samples/s"},
-			{Value: float64(r.contents.Series) / replaySeconds, Unit: "series/s"},
-		},
-	})
-}
-
-// cpuModel is the processor's name as Linux tells it, as go test prints it.
-func cpuModel() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
+func readReport(ctx context.Context, place string, buckets *bucketFlags) ([]byte, error) {
+	name, remote, err := inBucket(place)
 	if err != nil {
-		return runtime.GOARCH
+		return nil, err
 	}
-	for line := range strings.Lines(string(b)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name := strings.TrimSpace(name); name == "model name" || name == "Model" {
-			return strings.TrimSpace(value)
+	if !remote {
+		return os.ReadFile(place)
+	}
+	b, err := buckets.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return b.Report(ctx, name)
+}
+
+func addList(app *kingpin.Application) (*kingpin.CmdClause, command) {
+	cmd := app.Command("list", "List the recordings and reports in a bucket.")
+	buckets := addBucketFlags(cmd)
+	return cmd, func(ctx context.Context, stdout, _ io.Writer) error {
+		b, err := buckets.open(ctx)
+		if err != nil {
+			return err
 		}
+		defer b.Close()
+		t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+		err = b.List(ctx, func(e bucket.Entry) {
+			if e.Manifest == nil {
+				fmt.Fprintf(t, "bucket:%s\treport\n", e.Name)
+				return
+			}
+			fmt.Fprintf(t, "bucket:%s\trecording\t%.1f MiB\t%s\n", e.Name, float64(e.Manifest.Bytes())/(1<<20), e.Manifest.Created.Format("2006-01-02 15:04"))
+		})
+		if err != nil {
+			return err
+		}
+		return t.Flush()
 	}
-	return runtime.GOARCH
 }

@@ -23,9 +23,48 @@ type Contents struct {
 	Records  int
 	Series   int // entries in series records; a series logged twice counts twice
 	Samples  int // floats and native histograms
+
+	Exemplars int
 	// Corruption is what ended the reading early, if anything did: a replay
 	// ends there as well, and Prometheus repairs the log.
 	Corruption error
+}
+
+// Segments are the paths of the log's segments in the order of a replay: those
+// of the last checkpoint, those after it, and those with out-of-order samples.
+func (d *Dir) Segments() ([]string, error) {
+	var paths []string
+	from := 0
+	checkpoint, at, err := wlog.LastCheckpoint(d.wal)
+	switch {
+	case err == nil:
+		if paths, err = appendSegments(paths, checkpoint, 0); err != nil {
+			return nil, err
+		}
+		from = at + 1
+	case !errors.Is(err, record.ErrNotFound):
+		return nil, err
+	}
+	if paths, err = appendSegments(paths, d.wal, from); err != nil {
+		return nil, err
+	}
+	for _, part := range d.parts {
+		if part.to == wlog.WblDirName {
+			return appendSegments(paths, part.from, 0)
+		}
+	}
+	return paths, nil
+}
+
+func appendSegments(paths []string, dir string, from int) ([]string, error) {
+	first, last, err := wlog.Segments(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := max(first, from); first >= 0 && i <= last; i++ {
+		paths = append(paths, wlog.SegmentName(dir, i))
+	}
+	return paths, nil
 }
 
 // Count reads the log from end to end. It returns an error if not one record can
@@ -69,6 +108,7 @@ type counter struct {
 	samples    []record.RefSample
 	histograms []record.RefHistogramSample
 	floats     []record.RefFloatHistogramSample
+	exemplars  []record.RefExemplar
 }
 
 // read reads a range of segments up to its end or to what cannot be read.
@@ -114,6 +154,9 @@ func (c *counter) record(rec []byte) (err error) {
 	case record.FloatHistogramSamples, record.FloatHistogramSamplesV2, record.CustomBucketsFloatHistogramSamples:
 		c.floats, err = c.dec.FloatHistogramSamples(rec, c.floats[:0])
 		c.Samples += len(c.floats)
+	case record.Exemplars:
+		c.exemplars, err = c.dec.Exemplars(rec, c.exemplars[:0])
+		c.Exemplars += len(c.exemplars)
 	}
 	return err
 }

@@ -23,13 +23,13 @@ import (
 
 // Dir is a data directory, or a directory that is itself a write-ahead log.
 type Dir struct {
-	// Path is the directory.
-	Path string
+	// Path is the directory, Name what to call it: the path, unless changed.
+	Path, Name string
 	// Blocks is how many blocks the directory has. They are not copied.
 	Blocks int
 	// Bytes is the size of what a copy holds, WALBytes that of the segments and
-	// checkpoints in it.
-	Bytes, WALBytes int64
+	// checkpoints in it, WBLBytes that of the log of out-of-order samples.
+	Bytes, WALBytes, WBLBytes int64
 
 	wal   string  // the directory with the segments
 	parts []entry // what is copied
@@ -48,7 +48,7 @@ func Open(path string) (*Dir, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file; name a Prometheus data directory, or the wal directory in one", path)
 	}
-	d := &Dir{Path: path}
+	d := &Dir{Path: path, Name: path}
 	if err := d.list(); err != nil {
 		return nil, err
 	}
@@ -64,8 +64,11 @@ func Open(path string) (*Dir, error) {
 	}
 	return d, d.walk(func(_, to string, info fs.FileInfo) error {
 		d.Bytes += info.Size()
-		if strings.HasPrefix(to, "wal"+string(filepath.Separator)) {
+		switch root, _, _ := strings.Cut(filepath.ToSlash(to), "/"); root {
+		case "wal":
 			d.WALBytes += info.Size()
+		case wlog.WblDirName:
+			d.WBLBytes += info.Size()
 		}
 		return nil
 	})
@@ -86,7 +89,7 @@ func (d *Dir) list() error {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case name == "wal", name == wlog.WblDirName, name == "chunks_head", name == "series_state.json", strings.HasPrefix(name, "chunk_snapshot."):
+		case isReplayed(name):
 			d.parts = append(d.parts, entry{filepath.Join(d.Path, name), name})
 		default:
 			if _, err := ulid.ParseStrict(name); err == nil && e.IsDir() {
@@ -135,14 +138,14 @@ func (d *Dir) walk(fn func(from, to string, info fs.FileInfo) error) error {
 	return nil
 }
 
-// CheckSpace returns an error if a file system is too full for a copy.
-func (d *Dir) CheckSpace(dir string) error {
+// CheckSpace returns an error if a file system is too full for so many copies.
+func (d *Dir) CheckSpace(dir string, copies int) error {
 	free, err := freeBytes(dir)
 	if err != nil {
 		return err
 	}
-	if uint64(d.Bytes) > free {
-		return fmt.Errorf("a copy of %s takes %d MiB and %s has %d MiB free; name another place with --tmp-dir", d.Path, d.Bytes>>20, dir, free>>20)
+	if uint64(d.Bytes)*uint64(copies) > free {
+		return fmt.Errorf("%d copies of %s take %d MiB and %s has %d MiB free; name another place with --tmp-dir", copies, d.Name, d.Bytes*int64(copies)>>20, dir, free>>20)
 	}
 	return nil
 }

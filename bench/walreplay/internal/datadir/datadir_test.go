@@ -161,7 +161,7 @@ func TestDirectoryOfARunningPrometheusIsRefusedUntilItStops(t *testing.T) {
 
 func TestTooFullADiskIsToldBeforeCopying(t *testing.T) {
 	d := &Dir{Path: "data", Bytes: 1 << 61}
-	require.ErrorContains(t, d.CheckSpace(t.TempDir()), "name another place with --tmp-dir")
+	require.ErrorContains(t, d.CheckSpace(t.TempDir(), 2), "name another place with --tmp-dir")
 	d.Bytes = 1
-	require.NoError(t, d.CheckSpace(t.TempDir()))
+	require.NoError(t, d.CheckSpace(t.TempDir(), 2))
 }

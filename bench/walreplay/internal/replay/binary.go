@@ -81,3 +81,8 @@ func (b *Binary) Check(ctx context.Context) error {
 	b.Version = first
 	return nil
 }
+
+// Accepts says whether the binary knows a flag, by running it.
+func (b *Binary) Accepts(ctx context.Context, flag string) bool {
+	return exec.CommandContext(ctx, b.Path, flag, "--version").Run() == nil
+}

@@ -5,6 +5,7 @@ package replay
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -59,6 +60,18 @@ func TestAnonymousMemoryGrowsByWhatIsTouched(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Munmap(block))
 	require.InDelta(t, 64<<20, after-before, 8<<20)
+}
+
+func TestBytesReadGrowByWhatIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, make([]byte, 3<<20), 0o666))
+	before, _, err := bytesRead(os.Getpid())
+	require.NoError(t, err)
+	_, err = os.ReadFile(path)
+	require.NoError(t, err)
+	after, _, err := bytesRead(os.Getpid())
+	require.NoError(t, err)
+	require.InDelta(t, 3<<20, after-before, 256<<10)
 }
 
 func TestProcessesThatAreGoneAreErrors(t *testing.T) {

@@ -25,3 +25,5 @@ func anonymousMemory(int) (int64, error) { return 0, errors.ErrUnsupported }
 func contextSwitches(int) (voluntary, involuntary int64, err error) {
 	return 0, 0, errors.ErrUnsupported
 }
+
+func bytesRead(int) (calls, disk int64, err error) { return 0, 0, errors.ErrUnsupported }

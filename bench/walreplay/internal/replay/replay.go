@@ -5,6 +5,7 @@ package replay
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Options struct {
 	DataDir string
 	// GOMAXPROCS is the binary's environment variable, 1 or more.
 	GOMAXPROCS int
+	// Config is the configuration file's text. Empty is one that scrapes nothing.
+	Config string
 	// Timeout ends a replay that takes too long; 0 is never.
 	Timeout time.Duration
 }
@@ -47,6 +50,9 @@ type Result struct {
 	PeakAnon int64
 	// Voluntary and Involuntary are context switches of all threads.
 	Voluntary, Involuntary int64
+	// ReadBytes were read by system calls; m-mapped files are not in them.
+	// DiskReadBytes came from storage; what was in the page cache is not in them.
+	ReadBytes, DiskReadBytes int64
 	// HeadSeries is prometheus_tsdb_head_series.
 	HeadSeries int64
 	// Repaired says that the log was corrupt and that the binary repaired it: it
@@ -69,8 +75,43 @@ var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
 // Run replays a data directory once and kills the process. It returns when the
 // process is gone, also if ctx is cancelled.
 func Run(ctx context.Context, b Binary, o Options) (Result, error) {
+	// The parent-death signal is sent when the starting thread ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s, err := Start(ctx, b, o)
+	if err != nil {
+		return Result{}, err
+	}
+	s.Kill()
+	return s.Result, nil
+}
+
+// Server is a Prometheus that has replayed a data directory and answers.
+type Server struct {
+	Result Result
+	URL    string // without a slash at its end
+	r      *running
+}
+
+// Kill ends the process and waits for it. It may be called twice.
+func (s *Server) Kill() { s.r.kill() }
+
+// Err says how the process ended, in one error, if it has.
+func (s *Server) Err() error {
+	select {
+	case <-s.r.waited:
+		return s.r.died("ended")
+	default:
+		return nil
+	}
+}
+
+// Start replays a data directory and leaves the process running. The calling
+// goroutine must stay locked to its thread until the process has been killed:
+// when the thread ends, so does the process.
+func Start(ctx context.Context, b Binary, o Options) (*Server, error) {
 	if !Supported {
-		return Result{}, errors.New("replays are measured through Linux's /proc and CPU clocks; this system has none")
+		return nil, errors.New("replays are measured through Linux's /proc and CPU clocks; this system has none")
 	}
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -78,13 +119,9 @@ func Run(ctx context.Context, b Binary, o Options) (Result, error) {
 		defer cancel()
 	}
 	config := filepath.Join(o.DataDir, "walreplay.yml")
-	if err := os.WriteFile(config, []byte("global: {}\n"), 0o666); err != nil {
-		return Result{}, err
+	if err := os.WriteFile(config, []byte(cmp.Or(o.Config, "global: {}\n")), 0o666); err != nil {
+		return nil, err
 	}
-	// The parent-death signal is sent when the starting thread ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
 	r := &running{binary: b, started: make(chan struct{}), listening: make(chan struct{})}
 	r.cmd = exec.Command(b.Path, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
@@ -92,10 +129,14 @@ func Run(ctx context.Context, b Binary, o Options) (Result, error) {
 	r.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS))
 	r.cmd.SysProcAttr = childAttr()
 	if err := r.start(); err != nil {
-		return Result{}, fmt.Errorf("binary %s: %w", b.Name, err)
+		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
 	}
-	defer r.kill()
-	return r.measure(ctx)
+	result, err := r.measure(ctx)
+	if err != nil {
+		r.kill()
+		return nil, err
+	}
+	return &Server{Result: result, URL: "http://" + r.addr, r: r}, nil
 }
 
 // running is a process that replays.
@@ -174,6 +215,8 @@ func (r *running) line(line string) {
 		r.fail = errors.Join(r.fail, err)
 		r.result.Voluntary, r.result.Involuntary, err = contextSwitches(pid)
 		r.fail = errors.Join(r.fail, err)
+		r.result.ReadBytes, r.result.DiskReadBytes, err = bytesRead(pid)
+		r.fail = errors.Join(r.fail, err)
 		r.sampleMemory()
 		close(r.started)
 	}
@@ -200,7 +243,7 @@ func (r *running) measure(ctx context.Context) (Result, error) {
 		case <-ctx.Done():
 			return Result{}, context.Cause(ctx)
 		case <-r.waited:
-			return Result{}, r.died()
+			return Result{}, r.died("stopped before the WAL was replayed")
 		case <-tick.C:
 			r.mu.Lock()
 			r.sampleMemory()
@@ -219,7 +262,7 @@ func (r *running) finish(ctx context.Context) (Result, error) {
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	case <-r.waited:
-		return Result{}, r.died()
+		return Result{}, r.died("stopped before it answered")
 	case <-r.listening:
 	}
 	r.mu.Lock()
@@ -237,13 +280,13 @@ func (r *running) finish(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-func (r *running) died() error {
+func (r *running) died(what string) error {
 	how := "ended"
 	if exit := (*exec.ExitError)(nil); errors.As(r.err, &exit) {
 		how = exit.String()
 	}
-	return fmt.Errorf("%s (%s) stopped before the WAL was replayed (%s); its last log lines:\n  %s",
-		r.binary.Name, r.binary.Path, how, strings.Join(r.tail, "\n  "))
+	return fmt.Errorf("%s (%s) %s (%s); its last log lines:\n  %s",
+		r.binary.Name, r.binary.Path, what, how, strings.Join(r.tail, "\n  "))
 }
 
 // scrape reads the values of metrics without labels.

@@ -1,0 +1,209 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/gogo/protobuf/proto"
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// series is a series and all its chunks.
+type series struct {
+	labels labels.Labels
+	chunks []prompb.Chunk
+}
+
+// samples iterates over the samples; where chunks overlap, over each time once.
+func (s *series) samples() (chunkenc.Iterator, error) {
+	var (
+		iterators = make([]chunkenc.Iterator, 0, len(s.chunks))
+		overlap   bool
+		last      int64
+	)
+	for i, c := range s.chunks {
+		chunk, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
+		if err != nil {
+			return nil, fmt.Errorf("series %s: %w", s.labels, err)
+		}
+		iterators = append(iterators, chunk.Iterator(nil))
+		overlap = overlap || i > 0 && c.MinTimeMs <= last
+		last = max(last, c.MaxTimeMs)
+		if i == 0 {
+			last = c.MaxTimeMs
+		}
+	}
+	if overlap {
+		return storage.ChainSampleIteratorFromIterators(nil, iterators), nil
+	}
+	return &concatenated{Iterator: chunkenc.NewNopIterator(), rest: iterators}, nil
+}
+
+// concatenated iterates over chunks that do not overlap. Only Next and what
+// reads the present sample are of use.
+type concatenated struct {
+	chunkenc.Iterator
+
+	rest []chunkenc.Iterator
+}
+
+func (c *concatenated) Next() chunkenc.ValueType {
+	for {
+		if t := c.Iterator.Next(); t != chunkenc.ValNone || c.Err() != nil || len(c.rest) == 0 {
+			return t
+		}
+		c.Iterator, c.rest = c.rest[0], c.rest[1:]
+	}
+}
+
+// source gives series in the order of their labels, and io.EOF after the last.
+type source interface {
+	next() (*series, error)
+}
+
+// stream is the answer to a remote read of everything.
+type stream struct {
+	frames  *frames
+	body    io.Closer
+	builder labels.ScratchBuilder
+	ahead   *series // of a frame that was read too far
+}
+
+// everything asks a server for all series and samples. Remote read is the one
+// endpoint that streams them sorted, so that heads of any size are compared in
+// the memory of one series.
+func everything(ctx context.Context, url string) (*stream, error) {
+	const forever = 1 << 62
+	request := &prompb.ReadRequest{
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS},
+		Queries: []*prompb.Query{{
+			StartTimestampMs: -forever, EndTimestampMs: forever,
+			Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: labels.MetricName, Value: ".*"}},
+		}},
+	}
+	b, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/read", bytes.NewReader(snappy.Encode(nil, b)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("Content-Encoding", "snappy")
+	req.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || !strings.Contains(kind, "ChunkedReadResponse") {
+		defer res.Body.Close()
+		return nil, refused(res)
+	}
+	return &stream{frames: &frames{r: bufio.NewReaderSize(res.Body, 1<<20)}, body: res.Body, builder: labels.NewScratchBuilder(16)}, nil
+}
+
+// next joins the frames of a series: one that is large comes in several.
+func (s *stream) next() (*series, error) {
+	whole := s.ahead
+	s.ahead = nil
+	for {
+		part, err := s.part()
+		switch {
+		case errors.Is(err, io.EOF) && whole != nil:
+			return whole, nil
+		case err != nil:
+			return nil, err
+		case whole == nil:
+			whole = part
+		case labels.Equal(whole.labels, part.labels):
+			whole.chunks = append(whole.chunks, part.chunks...)
+		default:
+			s.ahead = part
+			return whole, nil
+		}
+	}
+}
+
+func (s *stream) part() (*series, error) {
+	b, err := s.frames.next()
+	if err != nil {
+		return nil, err
+	}
+	var res prompb.ChunkedReadResponse
+	if err := proto.Unmarshal(b, &res); err != nil {
+		return nil, fmt.Errorf("a frame of the remote read's answer: %w", err)
+	}
+	if len(res.ChunkedSeries) != 1 {
+		return nil, fmt.Errorf("a frame of the remote read's answer has %d series, not 1", len(res.ChunkedSeries))
+	}
+	c := res.ChunkedSeries[0]
+	return &series{c.ToLabels(&s.builder, nil), c.Chunks}, nil
+}
+
+func (s *stream) Close() error { return s.body.Close() }
+
+// maxFrame is far above what a server sends: by default a frame ends with the
+// first chunk beyond 1 MiB.
+const maxFrame = 256 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frames takes the answer of a streamed remote read apart: the length of each
+// frame as uvarint, its CRC in 4 bytes, its data.
+type frames struct {
+	r *bufio.Reader
+}
+
+// next returns the next frame, or io.EOF after the last.
+func (f *frames) next() ([]byte, error) {
+	if _, err := f.r.Peek(1); err != nil {
+		return nil, err
+	}
+	size, err := binary.ReadUvarint(f.r)
+	if err != nil {
+		return nil, cut(err)
+	}
+	if size > maxFrame {
+		return nil, fmt.Errorf("a frame of the remote read's answer has %d bytes", size)
+	}
+	var sum [4]byte
+	if _, err := io.ReadFull(f.r, sum[:]); err != nil {
+		return nil, cut(err)
+	}
+	// Grows as data come, so that a wrong length takes no memory.
+	data, err := io.ReadAll(io.LimitReader(f.r, int64(size)))
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(data)) < size {
+		return nil, cut(io.EOF)
+	}
+	if crc32.Checksum(data, castagnoli) != binary.BigEndian.Uint32(sum[:]) {
+		return nil, errors.New("a frame of the remote read's answer has a wrong checksum")
+	}
+	return data, nil
+}
+
+// cut makes an end inside a frame an error.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the remote read's answer ends inside a frame")
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
+	"github.com/promguard/promguard/bench/walreplay/internal/progress"
+	"github.com/promguard/promguard/bench/walreplay/internal/replay"
+	"github.com/promguard/promguard/bench/walreplay/internal/verify"
+)
+
+// verifyConfig are the flags of the command verify.
+type verifyConfig struct {
+	place      string
+	binaries   []replay.Binary
+	gomaxprocs int
+	tmpDir     string
+	timeout    time.Duration
+	buckets    *bucketFlags
+}
+
+func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
+	cmd := app.Command("verify", "Replay a log under two binaries and compare everything that a query can see: every sample of every series, exemplars, series by time, labels, and the heads' own figures. Exits with 1 and the first difference if there is one.")
+	c := &verifyConfig{}
+	cmd.Flag("wal", "Data directory, wal directory, or bucket:NAME.").Required().PlaceHolder("PLACE").StringVar(&c.place)
+	binaries := cmd.Flag("binary", "Prometheus to compare, twice. See run.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
+	cmd.Flag("gomaxprocs", "The environment variable GOMAXPROCS of both.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N").IntVar(&c.gomaxprocs)
+	cmd.Flag("tmp-dir", "Where the two copies go.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.tmpDir)
+	cmd.Flag("timeout", "Most time for one replay; 0 is no limit.").Default("1h").DurationVar(&c.timeout)
+	c.buckets = addBucketFlags(cmd)
+	cmd.Action(func(*kingpin.ParseContext) (err error) {
+		if c.binaries, err = parseBinaries(*binaries); err != nil {
+			return err
+		}
+		switch {
+		case len(c.binaries) != 2:
+			return fmt.Errorf("--binary: verify compares 2 binaries, got %d", len(c.binaries))
+		case c.gomaxprocs < 1:
+			return fmt.Errorf("--gomaxprocs must be 1 or more, got %d", c.gomaxprocs)
+		case c.timeout < 0:
+			return fmt.Errorf("--timeout must be 0 or more, got %s", c.timeout)
+		}
+		return nil
+	})
+	return cmd, func(ctx context.Context, stdout, stderr io.Writer) error {
+		for i := range c.binaries {
+			if err := c.binaries[i].Check(ctx); err != nil {
+				return err
+			}
+		}
+		return withWAL(ctx, c.place, c.tmpDir, c.buckets, stderr, func(dir *datadir.Dir, tmp string) error {
+			return verifyReplays(ctx, *c, dir, tmp, stdout, stderr)
+		})
+	}
+}
+
+func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp string, stdout, stderr io.Writer) error {
+	if err := dir.CheckSpace(tmp, len(c.binaries)); err != nil {
+		return err
+	}
+	contents, err := countLog(ctx, dir, stderr)
+	if err != nil {
+		return err
+	}
+	// A server dies with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var (
+		servers []*replay.Server
+		heads   []verify.Head
+	)
+	for i, b := range c.binaries {
+		at := filepath.Join(tmp, strconv.Itoa(i))
+		fmt.Fprintf(stderr, "replaying under %s\n", b.Name)
+		s, err := startForVerify(ctx, b, c, dir, at, contents.Exemplars)
+		if err != nil {
+			return err
+		}
+		defer s.Kill()
+		servers, heads = append(servers, s), append(heads, verify.Head{Name: b.Name, URL: s.URL})
+	}
+	p := progress.New(stderr, "comparing", "series", float64(servers[0].Result.HeadSeries))
+	sum, err := verify.Compare(ctx, heads[0], heads[1], func() { p.Add(1) })
+	if err != nil {
+		for _, s := range servers {
+			if died := s.Err(); died != nil && ctx.Err() == nil {
+				return died
+			}
+		}
+		return err
+	}
+	p.Done()
+	printSummary(stdout, c.binaries, sum)
+	return nil
+}
+
+// startForVerify replays a copy under a binary and leaves it running, so that it
+// changes nothing: it scrapes nothing, and does not compact, which would cut the
+// head.
+func startForVerify(ctx context.Context, b replay.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
+	if err := dir.Copy(ctx, at, nil); err != nil {
+		return nil, err
+	}
+	// A binary that does not know a flag would not start.
+	for _, flag := range []string{"--storage.tsdb.block-reload-interval=8760h", "--guard.api-timeout=0"} {
+		name, _, _ := strings.Cut(flag, "=")
+		given := slices.ContainsFunc(b.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
+		if !given && b.Accepts(ctx, flag) {
+			b.Args = append(slices.Clone(b.Args), flag)
+		}
+	}
+	b.Args = append(slices.Clone(b.Args), "--storage.tsdb.retention.time=100y")
+	config := "global: {}\n"
+	if exemplars > 0 {
+		b.Args = append(b.Args, "--enable-feature=exemplar-storage")
+		config = fmt.Sprintf("storage: {exemplars: {max_exemplars: %d}}\n", exemplars)
+	}
+	s, err := replay.Start(ctx, b, replay.Options{DataDir: at, GOMAXPROCS: c.gomaxprocs, Timeout: c.timeout, Config: config})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(at))
+	}
+	return s, nil
+}
+
+func printSummary(w io.Writer, binaries []replay.Binary, s verify.Summary) {
+	fmt.Fprintf(w, "series       %d\nsamples      %d, of them %d native histograms\nexemplars    %d\nlabels       %d names, %d values\nfingerprint  %s\n",
+		s.Series, s.Samples, s.Histograms, s.Exemplars, s.LabelNames, s.LabelValues, s.Fingerprint)
+	if s.Chunks[0] != s.Chunks[1] {
+		fmt.Fprintf(w, "chunks       %d and %d: cut otherwise, which no query sees\n", s.Chunks[0], s.Chunks[1])
+	}
+	fmt.Fprintf(w, "The heads of %s and %s are the same.\n", binaries[0].Name, binaries[1].Name)
+}
