@@ -59,7 +59,7 @@ func thousands(n int) string {
 // The plots' area, in units of the SVG.
 const (
 	plotLeft, plotRight = 56.0, 500.0
-	plotTop, plotBottom = 14.0, 250.0
+	plotTop, plotBottom = 30.0, 264.0
 	maxTicks            = 5
 )
 
