@@ -56,13 +56,15 @@ func (l *Line) Add(units float64) {
 	}
 }
 
-// Done prints the line a last time, with the mean rate over the whole work.
+// Done says that all is done, and prints the line a last time, with the mean
+// rate over the whole work.
 func (l *Line) Done() {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.done = max(l.done, l.total)
 	l.print(time.Now())
 	if l.terminal {
 		fmt.Fprintln(l.w)

@@ -66,6 +66,9 @@ type Options struct {
 	OutOfOrder float64
 	// Progress gets the number of samples as they are written. May be nil.
 	Progress *progress.Line
+	// ChunksProgress begins the progress of MmappedChunks, in segments. May be
+	// nil.
+	ChunksProgress func(segments int) *progress.Line
 }
 
 // lateScrapes is by how many scrapes a sample that is out of order is late.
@@ -147,7 +150,11 @@ func Generate(ctx context.Context, o Options) (stats Stats, err error) {
 	if err := g.leaveAsKilled(); err != nil || !o.MmappedChunks {
 		return g.stats, err
 	}
-	g.stats.MmappedChunks, err = mmapChunks(ctx, o)
+	var p *progress.Line
+	if o.ChunksProgress != nil {
+		p = o.ChunksProgress(g.stats.Segments)
+	}
+	g.stats.MmappedChunks, err = mmapChunks(ctx, o, p)
 	return g.stats, err
 }
 
