@@ -55,7 +55,7 @@ func record(ctx context.Context, from, to string, buckets *bucketFlags, stderr i
 	if toBucket {
 		return push(ctx, dir, target, buckets, stderr)
 	}
-	p := progress.New(stderr, "recording "+from, "bytes", float64(dir.Bytes))
+	p := progress.New(stderr, "recording "+from, "bytes", 2*float64(dir.Bytes))
 	m, err := dir.Record(ctx, to, p)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func push(ctx context.Context, dir *datadir.Dir, name string, buckets *bucketFla
 		return nil, err
 	}
 	defer b.Close()
-	p := progress.New(stderr, "uploading "+name, "bytes", float64(dir.Bytes))
+	p := progress.New(stderr, "uploading "+name, "bytes", 2*float64(dir.Bytes))
 	m, err := b.Push(ctx, dir, name, p)
 	if err != nil {
 		return nil, err

@@ -115,18 +115,18 @@ func schedule(c runConfig) []step {
 }
 
 // runReplays does all the replays. Whatever happens, no copy is left.
-func runReplays(ctx context.Context, c runConfig, stdout, stderr io.Writer) error {
+func runReplays(ctx context.Context, c runConfig, stdout, stderr io.Writer) (err error) {
 	for i := range c.Binaries {
 		if err := c.Binaries[i].Check(ctx); err != nil {
 			return err
 		}
 	}
-	return withWAL(ctx, c.Place, c.TmpDir, c.Buckets, stderr, func(dir *datadir.Dir, tmp string) (err error) {
-		out, err := openOutput(ctx, c.Out, c.Buckets, stdout)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.Close()) }()
+	out, err := openOutput(ctx, c.Out, c.Buckets, stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	return withWAL(ctx, c.Place, c.TmpDir, c.Buckets, stderr, func(dir *datadir.Dir, tmp string) error {
 		if err := dir.CheckSpace(tmp, 1); err != nil {
 			return err
 		}

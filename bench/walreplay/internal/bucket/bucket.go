@@ -30,11 +30,7 @@ import (
 const DefaultConfig = "type: FILESYSTEM\nconfig:\n  directory: walreplay-bucket\n"
 
 // Bucket is a bucket that has answered.
-type Bucket struct {
-	objstore.Bucket
-
-	answers *lastAnswer
-}
+type Bucket struct{ objstore.Bucket }
 
 // config is the YAML that Thanos takes.
 type config struct {
@@ -102,7 +98,7 @@ func Open(ctx context.Context, text []byte, timeout time.Duration) (*Bucket, err
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{b, answers}, nil
+	return &Bucket{b}, nil
 }
 
 // answered waits for fn, but not for longer than ctx: not all providers listen

@@ -57,7 +57,7 @@ func TestRecordingsComeBackAsTheyWent(t *testing.T) {
 	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to, nil))
 	back, err := datadir.Open(to)
 	require.NoError(t, err)
-	again, err := back.Manifest(t.Context())
+	again, err := back.Manifest(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
@@ -126,7 +126,7 @@ func TestUploadThatFailsLeavesNothingBehind(t *testing.T) {
 	d := wal(t)
 	for left := range 3 {
 		in := objstore.NewInMemBucket()
-		b := &Bucket{Bucket: &failing{in, left}, answers: &lastAnswer{}}
+		b := &Bucket{&failing{in, left}}
 		_, err := b.Push(t.Context(), d, "a", nil)
 		require.ErrorContains(t, err, "the quota is spent")
 		require.Empty(t, in.Objects())

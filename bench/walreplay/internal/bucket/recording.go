@@ -40,12 +40,13 @@ func (b *Bucket) Manifest(ctx context.Context, name string) (*datadir.Manifest, 
 }
 
 // Push uploads a data directory. The name must be new. What an error or the end
-// of ctx left behind is deleted as far as the bucket answers. p gets the bytes.
+// of ctx left behind is deleted as far as the bucket answers. p gets the bytes
+// twice: files are read to sum them, and to be uploaded.
 func (b *Bucket) Push(ctx context.Context, d *datadir.Dir, name string, p *progress.Line) (m *datadir.Manifest, err error) {
 	if err := b.checkNew(ctx, name, path.Join(name, datadir.ManifestName)); err != nil {
 		return nil, err
 	}
-	if m, err = d.Manifest(ctx); err != nil {
+	if m, err = d.Manifest(ctx, p); err != nil {
 		return nil, err
 	}
 	var uploaded []string

@@ -114,7 +114,7 @@ func TestRecordingsGoToS3AndBack(t *testing.T) {
 	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to, nil))
 	back, err := datadir.Open(to)
 	require.NoError(t, err)
-	again, err := back.Manifest(t.Context())
+	again, err := back.Manifest(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 }

@@ -109,8 +109,8 @@ func (d *Dir) Local(f File) string {
 	return filepath.Join(d.Path, filepath.FromSlash(f.Path))
 }
 
-// Manifest reads and sums all files that are replayed.
-func (d *Dir) Manifest(ctx context.Context) (*Manifest, error) {
+// Manifest reads and sums all files that are replayed. p gets the bytes.
+func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error) {
 	m := &Manifest{Format: 1, Created: time.Now().UTC().Truncate(time.Second)}
 	err := d.walk(func(from, to string, info fs.FileInfo) error {
 		f, err := os.Open(from)
@@ -119,7 +119,7 @@ func (d *Dir) Manifest(ctx context.Context) (*Manifest, error) {
 		}
 		defer f.Close()
 		sum := sha256.New()
-		n, err := io.Copy(&untilDone{ctx, sum}, f)
+		n, err := io.Copy(&untilDone{ctx, &counting{sum, p}}, f)
 		if err != nil {
 			return err
 		}
@@ -151,13 +151,14 @@ func (u *untilDone) Write(b []byte) (int, error) {
 
 // Record copies what is replayed, and a manifest, to a directory that must be
 // new. Files that change meanwhile are an error. If it returns an error there is
-// nothing there. p gets the bytes copied.
+// nothing there. p gets the bytes twice: files are read to sum them, and to be
+// copied.
 func (d *Dir) Record(ctx context.Context, to string, p *progress.Line) (*Manifest, error) {
 	before, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Manifest(ctx)
+	m, err := d.Manifest(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestRecordingHoldsWhatIsReplayedAndItsManifest(t *testing.T) {
 	}
 	require.NoFileExists(t, filepath.Join(to, "lock"))
 	// A recording is a data directory, and can be recorded again.
-	again, err := open(t, to).Manifest(t.Context())
+	again, err := open(t, to).Manifest(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
@@ -95,7 +95,7 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	requireEmpty(t, out)
 
-	m, err := open(t, path).Manifest(t.Context())
+	m, err := open(t, path).Manifest(t.Context(), nil)
 	require.NoError(t, err)
 	full := errors.New("no space left on device")
 	err = Write(to, m, func(f File, w io.Writer) error {
