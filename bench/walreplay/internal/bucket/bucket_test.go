@@ -116,7 +116,8 @@ type failing struct {
 var errFull = errors.New("the quota\n is spent")
 
 func (f *failing) Upload(ctx context.Context, name string, r io.Reader, o ...objstore.ObjectUploadOption) error {
-	if f.left--; f.left < 0 {
+	f.left--
+	if f.left < 0 {
 		return errFull
 	}
 	return f.Bucket.Upload(ctx, name, r, o...)

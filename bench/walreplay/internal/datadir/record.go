@@ -284,7 +284,7 @@ func (w *recorder) file(f File, write func(File, io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(sum.hash.Sum(nil)); sum.n != f.Size || got != strings.ToLower(f.SHA256) {
+	if got := hex.EncodeToString(sum.hash.Sum(nil)); sum.n != f.Size || !strings.EqualFold(got, f.SHA256) {
 		return fmt.Errorf("%s has %d bytes with the SHA-256 %s, and not the %d bytes with %s of its manifest", f.Path, sum.n, got, f.Size, f.SHA256)
 	}
 	return nil

@@ -98,7 +98,7 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	m, err := open(t, path).Manifest(t.Context(), nil)
 	require.NoError(t, err)
 	full := errors.New("no space left on device")
-	err = Write(to, m, func(f File, w io.Writer) error {
+	err = Write(to, m, func(_ File, w io.Writer) error {
 		_, _ = io.WriteString(w, "part")
 		return full
 	})

@@ -80,7 +80,7 @@ func requireAgreement(tb testing.TB, path string, b []byte) {
 	require.NoError(tb, os.WriteFile(path, b, 0o666))
 	want, wantErr := upstream(tb, path)
 	got, gotErr := framed(bytes.NewReader(b))
-	require.Equal(tb, len(want), len(got), "%v; %v", wantErr, gotErr)
+	require.Len(tb, got, len(want), "%v; %v", wantErr, gotErr)
 	for i := range want {
 		require.True(tb, bytes.Equal(want[i], got[i]), i)
 	}
@@ -98,7 +98,7 @@ func TestFramerReadsWhatUpstreamsReaderReads(t *testing.T) {
 		require.Greater(t, len(records), 5)
 		requireAgreement(t, path, b)
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 60 { // Torn, and with a flipped bit.
+		for range 25 { // Torn, and with a flipped bit.
 			requireAgreement(t, path, b[:random.IntN(len(b))])
 			broken := slices.Clone(b)
 			broken[random.IntN(len(b))] ^= 1 << random.IntN(8)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,7 +50,7 @@ func (r *Report) writeHTML(w io.Writer) error {
 
 // thousands prints a number with its digits in groups.
 func thousands(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
@@ -144,7 +145,7 @@ func (r *Report) xAxis(p *plot) func(int) float64 {
 		if k := len(p.XTicks); k > 0 && x(n)-p.XTicks[k-1].At < 18 {
 			continue
 		}
-		p.XTicks = append(p.XTicks, tick{x(n), fmt.Sprint(n)})
+		p.XTicks = append(p.XTicks, tick{x(n), strconv.Itoa(n)})
 	}
 	return x
 }

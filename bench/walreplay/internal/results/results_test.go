@@ -60,13 +60,15 @@ func TestBenchfmtHasALinePerRun(t *testing.T) {
 	in := benchfmt.NewReader(strings.NewReader(write(t, report(), "benchfmt")), "x")
 	n := 0
 	for in.Scan() {
-		if res, ok := in.Result().(*benchfmt.Result); ok {
-			n++
-			v, ok := res.Value("samples/s")
-			require.True(t, ok)
-			require.Equal(t, 1e7, v)
-			require.Equal(t, "50", res.GetConfig("env-gogc"))
+		res, ok := in.Result().(*benchfmt.Result)
+		if !ok {
+			continue
 		}
+		n++
+		v, ok := res.Value("samples/s")
+		require.True(t, ok)
+		require.Equal(t, 1e7, v)
+		require.Equal(t, "50", res.GetConfig("env-gogc"))
 	}
 	require.NoError(t, in.Err())
 	require.Equal(t, 10, n)

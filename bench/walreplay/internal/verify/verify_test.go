@@ -127,9 +127,14 @@ func TestFirstDifferenceIsToldBySeriesAndSample(t *testing.T) {
 func TestFingerprintChangesWithEveryPart(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range [][]*series{
-		{}, {one("a", floats(t, 1))}, {one("b", floats(t, 1))}, {one("a", floats(t, 2))}, {one("a", floats(t, 1, 2))},
+		{},
+		{one("a", floats(t, 1))},
+		{one("b", floats(t, 1))},
+		{one("a", floats(t, 2))},
+		{one("a", floats(t, 1, 2))},
 		{one("a", chunk(t, []int64{1}, func(int64) float64 { return 7 }))},
-		{one("a", histograms(t, []int64{1}, 7))}, {one("a", histograms(t, []int64{1}, 8))},
+		{one("a", histograms(t, []int64{1}, 7))},
+		{one("a", histograms(t, []int64{1}, 8))},
 	} {
 		c, err := compare(t, s, s)
 		require.NoError(t, err)
@@ -205,7 +210,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(framesOf(f, one("a", floats(f, 1, 2)), one("a", floats(f, 3)), one("b", histograms(f, []int64{1, 2}, 3))))
 	f.Add(framesOf(f, one("a", floats(f, 1, 5), floats(f, 2))))
 	f.Add(frame(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(_ *testing.T, b []byte) {
 		s := streamOf(b)
 		for {
 			next, err := s.next()
@@ -216,7 +221,7 @@ func FuzzStream(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for n := 0; n < 1<<12 && it.Next() != chunkenc.ValNone; n++ { //nolint:revive // Reading is the test.
+			for n := 0; n < 1<<12 && it.Next() != chunkenc.ValNone; n++ {
 			}
 		}
 	})

@@ -43,6 +43,13 @@ const (
 	floatHistogramKind
 )
 
+func (gr *group) kind(k int) kind {
+	if len(gr.kinds) == 0 {
+		return float
+	}
+	return gr.kinds[k]
+}
+
 // target is a kubelike.Target, scraped at an offset in each interval.
 type target struct {
 	offset time.Duration
@@ -196,18 +203,16 @@ func (g *generator) scrape(t *target, at time.Duration) error {
 // sample adds what a scrape finds of one series of a group.
 func (g *generator) sample(gr *group, k int, ts int64, v float64) {
 	ref := gr.first + chunks.HeadSeriesRef(k)
-	if gr.kinds != nil {
-		switch gr.kinds[k] {
-		case histogramKind:
-			g.ints = append(g.ints, record.RefHistogramSample{Ref: ref, T: ts, H: nativeHistogram(uint64(ref), v)})
-			return
-		case floatHistogramKind:
-			g.floats = append(g.floats, record.RefFloatHistogramSample{Ref: ref, T: ts, FH: nativeHistogram(uint64(ref), v).ToFloat(nil)})
-			return
-		case bucket:
-			if h := mix(g.o.Seed^1, uint64(ref), uint64(ts)); unit(h) < g.o.Exemplars {
-				g.exemplars = append(g.exemplars, record.RefExemplar{Ref: ref, T: ts, V: unit(mix(h)), Labels: labels.FromStrings("trace_id", fmt.Sprintf("%016x", h))})
-			}
+	switch gr.kind(k) {
+	case histogramKind:
+		g.ints = append(g.ints, record.RefHistogramSample{Ref: ref, T: ts, H: nativeHistogram(uint64(ref), v)})
+		return
+	case floatHistogramKind:
+		g.floats = append(g.floats, record.RefFloatHistogramSample{Ref: ref, T: ts, FH: nativeHistogram(uint64(ref), v).ToFloat(nil)})
+		return
+	case bucket:
+		if h := mix(g.o.Seed^1, uint64(ref), uint64(ts)); unit(h) < g.o.Exemplars {
+			g.exemplars = append(g.exemplars, record.RefExemplar{Ref: ref, T: ts, V: unit(mix(h)), Labels: labels.FromStrings("trace_id", fmt.Sprintf("%016x", h))})
 		}
 	}
 	g.samples = append(g.samples, record.RefSample{Ref: ref, T: ts, V: v})
@@ -232,7 +237,8 @@ func (g *generator) takeLate(t *target) {
 		}
 		onTime = append(onTime, s)
 	}
-	g.samples = append(onTime, g.late...)
+	g.samples = onTime
+	g.samples = append(g.samples, g.late...)
 }
 
 // markStale ends the series of a group's generation, if there was one.
@@ -244,9 +250,9 @@ func (g *generator) markStale(gr *group, ts int64) {
 		g.stale++
 		ref, stale := gr.first+chunks.HeadSeriesRef(k), math.Float64frombits(value.StaleNaN)
 		switch {
-		case gr.kinds != nil && gr.kinds[k] == histogramKind:
+		case gr.kind(k) == histogramKind:
 			g.ints = append(g.ints, record.RefHistogramSample{Ref: ref, T: ts, H: staleHistogram()})
-		case gr.kinds != nil && gr.kinds[k] == floatHistogramKind:
+		case gr.kind(k) == floatHistogramKind:
 			g.floats = append(g.floats, record.RefFloatHistogramSample{Ref: ref, T: ts, FH: staleHistogram().ToFloat(nil)})
 		default:
 			g.samples = append(g.samples, record.RefSample{Ref: ref, T: ts, V: stale})
