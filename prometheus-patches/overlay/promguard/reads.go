@@ -27,7 +27,7 @@ type readFlags struct {
 	timeout, queueTimeout                 model.Duration
 	metadata, read, query                 limit
 	memory, maxBytes, responseBytes, rate limit
-	maxResults                            limit
+	maxResults, procs                     limit
 	text                                  bool
 	spare                                 int
 }
@@ -42,6 +42,8 @@ func (f *readFlags) add(a *kingpin.Application) {
 		Default("auto").SetValue(&f.read)
 	a.Flag("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room. Server mode only.").
 		Default("auto").SetValue(&f.query)
+	a.Flag("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules. Server mode only.").
+		Default("auto").SetValue(&f.procs)
 	a.Flag("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. Server mode only.").
 		Default("10s").SetValue(&f.queueTimeout)
 	a.Flag("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. One request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.").
@@ -64,7 +66,7 @@ func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
 		"timeout", f.timeout, "queue_timeout", f.queueTimeout,
 		"metadata_concurrency", f.metadata.String(), "read_concurrency", f.read.String(), "query_concurrency", f.query.String(),
-		"memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
+		"procs", f.procs.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
 		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.text, "spare_connections", f.spare)
 }
 
@@ -78,6 +80,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		MetadataConcurrency: int(f.reads.metadata.or(max(4, 2*procs))),
 		ReadConcurrency:     int(f.reads.read.or(max(4, procs))),
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
+		Procs:               int(f.reads.procs.or(max(1, procs-1))),
 		QueueTimeout:        time.Duration(f.reads.queueTimeout),
 		MaxResults:          int(f.reads.maxResults.or(0)),
 		MaxBytes:            f.reads.maxBytes.or(0),

@@ -15,8 +15,8 @@ import (
 )
 
 // checkPostingsEvery is how many postings are read, or series compared, between
-// two looks at the context. So many take well under a millisecond.
-const checkPostingsEvery = 1024
+// two looks at the context. So many take about 100 microseconds.
+const checkPostingsEvery = 256
 
 // postingsWithin returns p such that it ends with the context's cause soon
 // after the context is done. Postings are the one thing that every way through
@@ -49,7 +49,7 @@ func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHi
 
 // countAfter is how many series a selection returns before it is counted.
 // Counting a series takes some 50 ns; PromQL takes a microsecond for each.
-const countAfter = 16 * checkPostingsEvery
+const countAfter = 64 * checkPostingsEvery
 
 // pointsOf returns how many points PromQL evaluates each series at.
 func pointsOf(hints *storage.SelectHints) int64 {
@@ -94,7 +94,7 @@ func sortFuncWithin[T any](ctx context.Context, s []T, compare func(a, b T) int)
 	compared := 0
 	slices.SortFunc(s, func(a, b T) int {
 		if compared++; err == nil && compared%checkPostingsEvery == 0 {
-			err = reads.Check(ctx)
+			err = reads.Yield(ctx)
 		}
 		if err != nil {
 			return 0 // To the sort, equal elements are in order: it ends in one pass.
@@ -129,7 +129,10 @@ func (p *boundPostings) done() bool {
 }
 
 func (p *boundPostings) check() error {
-	if p.points > 0 && p.steps > 0 {
+	if p.steps == 0 {
+		return reads.Check(p.ctx) // Most selections end before they take long.
+	}
+	if p.points > 0 {
 		if err := p.read.Select(p.ctx, checkPostingsEvery, p.points); err != nil {
 			return err
 		}
@@ -139,7 +142,7 @@ func (p *boundPostings) check() error {
 			}
 		}
 	}
-	return reads.Check(p.ctx)
+	return reads.Yield(p.ctx)
 }
 
 // count returns an error if more series are to come than the read has room for.
@@ -158,7 +161,7 @@ func (p *boundPostings) count() error {
 			return p.read.Select(p.ctx, room+1, p.points)
 		}
 		if n%checkPostingsEvery == 0 {
-			if err := reads.Check(p.ctx); err != nil {
+			if err := reads.Yield(p.ctx); err != nil {
 				return err
 			}
 		}

@@ -23,6 +23,8 @@ type endpoint struct {
 	timeout time.Duration // 0: none.
 	// source says where timeout comes from.
 	source string
+	// long says that the handler runs for long before it looks at the context.
+	long bool
 	// json says that errors go in the API's JSON envelope.
 	json bool
 	// multipart says that the handler reads multipart forms.
@@ -101,16 +103,19 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		multipart: route != "/series" && route != "/federate",
 	}
 	switch k {
+	case kindStatus:
+		e.limits.Exempt = true
 	case kindMetadata:
-		e.pool = h.metadata
+		e.pool, e.long = h.metadata, true
 		e.limits.MaxResults, e.limits.MaxBytes = o.MaxResults, o.MaxBytes
 	case kindBulk:
-		e.pool = h.bulk
+		e.pool, e.long = h.bulk, true
 		e.limits.SeriesBytes = bulkSeriesBytes
 	case kindQuery:
 		e.pool = h.query
 		e.limits.SeriesBytes = querySeriesBytes
-		if o.Timeout > 0 && route != "/query_exemplars" { // Exemplars are not evaluated.
+		e.long = route == "/query_exemplars" // They are not evaluated, but copied at once.
+		if o.Timeout > 0 && !e.long {
 			e.timeout = sum(o.QueryTimeout, o.Timeout)
 			e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", o.QueryTimeout, TimeoutFlag, o.Timeout)
 		}

@@ -41,6 +41,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		bulk:     reads.NewPool("read", opts.ReadConcurrency),
 		query:    reads.NewPool("query", opts.QueryConcurrency),
 	}
+	h.table.Turns = reads.NewTurns(opts.Procs)
 	if opts.CheckText {
 		policy, err := querylimit.New(textOptions())
 		if err != nil {
@@ -132,6 +133,9 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 		return
 	}
 	defer release()
+	if e.long {
+		_ = reads.Yield(ctx) // A read that has ended is the handler's affair.
+	}
 	next(bw, r.WithContext(ctx))
 }
 

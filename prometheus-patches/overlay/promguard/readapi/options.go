@@ -24,6 +24,8 @@ type Options struct {
 	// run at a time. Others wait for QueueTimeout.
 	MetadataConcurrency, ReadConcurrency, QueryConcurrency int
 	QueueTimeout                                           time.Duration
+	// Procs is how many processors reads that run for long may keep busy.
+	Procs int
 	// Budget is the memory that all reads may hold.
 	Budget *reads.Budget
 	// MaxResults and MaxBytes cut lists of metadata, ResponseBytes refuses other
@@ -48,5 +50,5 @@ type Options struct {
 // limits says whether any limit is set.
 func (o *Options) limits() bool {
 	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.ReadConcurrency > 0 || o.QueryConcurrency > 0 ||
-		o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
+		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
 }

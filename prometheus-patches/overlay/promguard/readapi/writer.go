@@ -84,12 +84,16 @@ func (w *writer) Write(p []byte) (int, error) {
 		}
 		chunk := p[written:min(written+writeChunk, len(p))]
 		w.expect(len(chunk))
+		long := w.read.Wait()
 		n, err := w.ResponseWriter.Write(chunk)
 		written += n
 		w.read.Wrote(n)
 		if err != nil {
 			w.aborted = true
 			return written, w.writeError(err)
+		}
+		if long {
+			_ = reads.Yield(w.ctx) // The next look at the context is for errors.
 		}
 		if written == len(p) {
 			return written, nil

@@ -100,6 +100,7 @@ func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
 		return stop
 	}
 	for !b.fits(r, n) {
+		r.Wait() // The next Yield asks for a turn again.
 		if err := b.wait(ctx); err != nil {
 			return err
 		}

@@ -14,12 +14,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 )
 
-// Limits bound the answer of one read. 0 means no bound.
+// Limits bound one read. 0 means no bound.
 type Limits struct {
 	// MaxResults and MaxBytes cut a list of series, label names or label values
 	// after so many elements, or so many bytes of JSON.
@@ -28,6 +27,8 @@ type Limits struct {
 	// ResponseBytes refuses an answer of PromQL, exemplars, remote read or
 	// federation that is larger, in bytes before compression.
 	ResponseBytes int64
+	// Exempt says that the read never waits for memory and is not counted.
+	Exempt bool
 	// SeriesBytes is the memory in bytes that each selected series is reckoned
 	// to hold until the end of the read.
 	SeriesBytes int64
@@ -52,15 +53,18 @@ type Read struct {
 	Limits
 	Started time.Time
 
-	id      uint64
-	cancel  context.CancelCauseFunc
-	budget  *Budget
-	held    int64 // Bytes reserved; guarded by budget.mtx.
-	done    chan struct{}
-	running atomic.Bool
-	series  atomic.Int64
-	bytes   atomic.Int64
-	cut     atomic.Bool
+	id     uint64
+	cancel context.CancelCauseFunc
+	budget *Budget
+	turns  *Turns
+	// turnSince is when the read's turn began; guarded by turns.mtx.
+	turnSince time.Time
+	held      int64 // Bytes reserved; guarded by budget.mtx.
+	done      chan struct{}
+	running   atomic.Bool
+	series    atomic.Int64
+	bytes     atomic.Int64
+	cut       atomic.Bool
 }
 
 type contextKey struct{}
@@ -120,17 +124,27 @@ func (r *Read) Truncate() { r.cut.Store(true) }
 // Truncated says whether Truncate was called.
 func (r *Read) Truncated() bool { return r.cut.Load() }
 
-// Check returns why the context has ended, or nil. Code that runs for long calls
-// it about every 100 microseconds: it also lets short requests have the
-// processor, which otherwise wait for as long as the scheduler's time slice of
-// 10 ms for each read before them.
+// Check returns why the context has ended, or nil.
 func Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	runtime.Gosched()
 	return nil
 }
+
+// Yield is Check for code that has run for long and will go on. It is called
+// about every 100 microseconds, and waits until it is the read's turn to have a
+// processor.
+func Yield(ctx context.Context) error {
+	if r := FromContext(ctx); r != nil && ctx.Err() == nil {
+		r.turns.take(ctx, r)
+	}
+	return Check(ctx)
+}
+
+// Wait says that the read is about to wait for something other than a processor,
+// and returns whether it had one for long: then it calls Yield afterwards.
+func (r *Read) Wait() bool { return r.turns.yield(r) }
 
 // Reason is why a read was stopped or refused, as in metrics.
 type Reason string

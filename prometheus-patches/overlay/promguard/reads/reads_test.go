@@ -250,6 +250,20 @@ func TestRoomIsHowManySeriesMayBeSelected(t *testing.T) {
 	require.False(t, limited, "a read that keeps no series")
 }
 
+func TestExemptReadNeverWaitsForMemory(t *testing.T) {
+	table := NewTable(NewBudget(2 << 20))
+	for range 2 {
+		_, _, remove := add(t, table, "/x")
+		defer remove()
+	}
+	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{Exempt: true})
+	defer remove()
+	release, err := table.Admit(ctx, r, nil, 0)
+	require.NoError(t, err)
+	release()
+	require.NoError(t, r.Reserve(ctx, 1<<40))
+}
+
 func TestPressureStopsTheReadThatHoldsTheMost(t *testing.T) {
 	b := NewBudget(1 << 30)
 	table := NewTable(b)

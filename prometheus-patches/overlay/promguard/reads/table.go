@@ -16,6 +16,8 @@ import (
 type Table struct {
 	// Budget is what reads reserve their memory from, or nil.
 	Budget *Budget
+	// Turns is what reads share the processors by, or nil.
+	Turns *Turns
 
 	mtx   sync.Mutex
 	next  uint64
@@ -32,7 +34,10 @@ func NewTable(budget *Budget) *Table {
 // read is stopped, and when remove is called, which the caller does once, when
 // the last byte has been written or given up.
 func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, readCtx context.Context, remove func()) {
-	r := &Read{Info: info, Limits: limits, Started: time.Now(), budget: t.Budget, done: make(chan struct{})}
+	r := &Read{Info: info, Limits: limits, Started: time.Now(), turns: t.Turns, done: make(chan struct{})}
+	if !limits.Exempt {
+		r.budget = t.Budget
+	}
 	ctx = context.WithValue(ctx, contextKey{}, r)
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	t.mtx.Lock()
@@ -45,6 +50,7 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 		delete(t.reads, r.id)
 		t.mtx.Unlock()
 		r.cancel(nil)
+		r.Wait()
 		if r.budget != nil {
 			r.budget.release(r)
 		}
@@ -61,7 +67,7 @@ func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, wait time.Durati
 	if !pool.acquire(ctx, timer.C) {
 		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", cap(pool.permits), pool.name), wait)
 	}
-	if t.Budget != nil && !t.Budget.admit(ctx, r, timer.C) {
+	if r.budget != nil && !r.budget.admit(ctx, r, timer.C) {
 		pool.release()
 		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(t.Budget.total)), wait)
 	}

@@ -65,7 +65,7 @@ func (s *accountedSet) add(n int64) error {
 	if err := s.read.Reserve(s.ctx, n); err != nil {
 		return err
 	}
-	return reads.Check(s.ctx)
+	return reads.Yield(s.ctx)
 }
 
 type accountedSeries struct {
@@ -129,8 +129,8 @@ func encodeReadResponse(ctx context.Context, resp *prompb.ReadResponse, w http.R
 	total := 0
 	for i, r := range resp.Results {
 		for j, ts := range r.Timeseries {
-			if j%checkSeriesEvery == 0 {
-				if err := reads.Check(ctx); err != nil {
+			if j%checkSeriesEvery == checkSeriesEvery-1 {
+				if err := reads.Yield(ctx); err != nil {
 					return err
 				}
 			}
@@ -197,7 +197,7 @@ func (e *snappyStream) field(size int) {
 // flush compresses and sends blocks for as long as there are least bytes.
 func (e *snappyStream) flush(least int) error {
 	for e.block.Len() >= least {
-		if err := reads.Check(e.ctx); err != nil {
+		if err := reads.Yield(e.ctx); err != nil {
 			return err
 		}
 		e.out = snappy.Encode(e.out[:cap(e.out)], e.block.Next(snappyBlock))

@@ -274,7 +274,7 @@ func (e *streamEncoder) check() error {
 	if e.stream.Error != nil || e.stream.Buffered() < streamPiece {
 		return e.stream.Error
 	}
-	if err := reads.Check(e.ctx); err != nil {
+	if err := reads.Yield(e.ctx); err != nil {
 		return err
 	}
 	return e.send()

@@ -1,0 +1,154 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reads
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// turn is how long a read that runs for long keeps its processor when others
+	// wait for it.
+	turn = time.Millisecond
+	// turnPatience is how long a read waits before it takes the turn of the one
+	// that has had it longest, which may have come to wait for something else: a
+	// remote storage, or a lock.
+	turnPatience = 100 * time.Millisecond
+)
+
+// Turns keeps reads that run for long from taking every processor. Go polls the
+// network only when a processor has nothing else to do, or every 10 ms: with
+// all of them busy, each step of a small query, a scrape or a health check waits
+// for so long. Turns are given in the order in which they were asked for. A nil
+// *Turns lets every read run. Safe for concurrent use.
+type Turns struct {
+	n int
+
+	mtx sync.Mutex
+	// holders are the reads that have a turn, the longest first.
+	holders []*Read
+	waiters []*waiter
+}
+
+type waiter struct {
+	read *Read
+	// turn is closed when the read has its turn.
+	turn chan struct{}
+}
+
+// NewTurns returns turns that keep at most n processors busy, or nil if n is 0.
+func NewTurns(n int) *Turns {
+	if n <= 0 {
+		return nil
+	}
+	return &Turns{n: n}
+}
+
+// take waits for a turn of the read, or goes on with the one that it has if
+// nobody else waits.
+func (t *Turns) take(ctx context.Context, r *Read) {
+	w := t.ask(r)
+	if w == nil {
+		runtime.Gosched() // Short requests need no turn.
+		return
+	}
+	timer := time.NewTimer(turnPatience)
+	defer timer.Stop()
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		t.leave(w)
+	case <-timer.C:
+		t.steal(w)
+	}
+}
+
+// ask returns nil if the read has a turn, and otherwise what it waits for.
+func (t *Turns) ask(r *Read) *waiter {
+	if t == nil {
+		return nil
+	}
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	if slices.Contains(t.holders, r) {
+		if len(t.waiters) == 0 || time.Since(r.turnSince) < turn {
+			return nil
+		}
+		t.end(r)
+	}
+	w := &waiter{read: r, turn: make(chan struct{})}
+	t.waiters = append(t.waiters, w)
+	t.grant()
+	select {
+	case <-w.turn:
+		return nil
+	default:
+		return w
+	}
+}
+
+// grant gives the free turns to who waits.
+func (t *Turns) grant() {
+	for len(t.holders) < t.n && len(t.waiters) > 0 {
+		w := t.waiters[0]
+		t.waiters = t.waiters[1:]
+		t.begin(w)
+	}
+}
+
+// begin gives the waiter's read a turn. The goroutines of one read share it.
+func (t *Turns) begin(w *waiter) {
+	if !slices.Contains(t.holders, w.read) {
+		w.read.turnSince = time.Now()
+		t.holders = append(t.holders, w.read)
+	}
+	close(w.turn)
+}
+
+func (t *Turns) end(r *Read) {
+	if i := slices.Index(t.holders, r); i >= 0 {
+		t.holders = slices.Delete(t.holders, i, i+1)
+	}
+}
+
+// leave gives up waiting.
+func (t *Turns) leave(w *waiter) {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	if i := slices.Index(t.waiters, w); i >= 0 {
+		t.waiters = slices.Delete(t.waiters, i, i+1)
+	}
+}
+
+// steal takes the longest turn for the waiter.
+func (t *Turns) steal(w *waiter) {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	i := slices.Index(t.waiters, w)
+	if i < 0 {
+		return // Its turn has come in the meantime.
+	}
+	t.waiters = slices.Delete(t.waiters, i, i+1)
+	if len(t.holders) == t.n {
+		t.holders = t.holders[1:]
+	}
+	t.begin(w)
+}
+
+// yield gives back the read's turn and says whether it had one.
+func (t *Turns) yield(r *Read) bool {
+	if t == nil {
+		return false
+	}
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	had := slices.Contains(t.holders, r)
+	t.end(r)
+	t.grant()
+	return had
+}
