@@ -269,7 +269,7 @@ func guard(t *testing.T, upstream *server) guardServer {
 }
 
 // leave sends a request, waits until the server behind works on it, and closes
-// the connection.
+// the connection. Of an answer that has begun by then it reads nothing.
 func leave(t *testing.T, url string, working func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -280,7 +280,9 @@ func leave(t *testing.T, url string, working func() bool) {
 	go func() {
 		resp, err := http.DefaultClient.Do(req)
 		if err == nil {
+			<-ctx.Done()
 			_ = resp.Body.Close()
+			err = ctx.Err()
 		}
 		gone <- err
 	}()

@@ -37,7 +37,7 @@ func command(t *testing.T, name, dir, stdin string, args ...string) outcome {
 	return outcome{string(out), cmd.ProcessState.ExitCode()}
 }
 
-var guardName = regexp.MustCompile(`--(guard\.[a-z0-9.-]+)`)
+var guardName = regexp.MustCompile(`--(?:\[no-\])?(guard\.[a-z0-9.-]+)`)
 
 func TestEveryGuardFlagHasAnOffValueInTheParityTests(t *testing.T) {
 	requirePairs(t)
@@ -76,7 +76,7 @@ func TestHelpIsUpstreamsButForTheGuardFlags(t *testing.T) {
 
 // guardHelp is what the help, the manual and the reference say about one of
 // promguard's flags.
-var guardHelp = regexp.MustCompile(`(?m)^      --guard\..*\n( {20,}.*\n)*|^\.TP\n\\fB--guard\..*\n.*\n|^\| <code[^>]*>--guard\..*\n`)
+var guardHelp = regexp.MustCompile(`(?m)^      --(\[no-\])?guard\..*\n( {20,}.*\n)*|^\.TP\n\\fB--guard\..*\n.*\n|^\| <code[^>]*>--guard\..*\n`)
 
 func withoutGuardFlags(help string) string { return guardHelp.ReplaceAllString(help, "") }
 

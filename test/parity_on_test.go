@@ -4,6 +4,10 @@
 package test
 
 import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +18,7 @@ import (
 func onBuild() build {
 	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard":                                             true,
+		`INFO "Memory budget for reads"`:                             true,
 		`INFO "WAL replay uses all processors"`:                      true,
 		`INFO "WAL replay uses fewer processors"`:                    true,
 		`INFO "WAL replay has ended, all processors are used again"`: true,
@@ -34,16 +39,37 @@ type exception struct {
 
 var onExceptions = []exception{
 	{
-		why: "timeout= shortens the deadline of every read, so that a malformed one is an error where stock does not look at it",
-		of: func(r request) bool {
-			return !slices.Contains([]string{api + "/query", api + "/query_range"}, r.path()) && badTimeout.MatchString(r.target+"&"+r.body)
-		},
+		why: "timeout= shortens the deadline of every read: a malformed one is an error before the handler runs, also where stock does not look at it",
+		of:  func(r request) bool { return badTimeout.MatchString(r.target + "&" + r.body) },
 		meant: func(a reply) bool {
 			return a.status == "HTTP/1.1 400 Bad Request" && strings.Contains(a.body, "timeout")
 		},
 	},
 	{
-		why: "promguard's own metrics, and the routes that have answered such a malformed timeout= with 400",
+		why: "a malformed form is an error before the handler runs, also where stock reads on without what it could not parse",
+		of:  malformedForm,
+		meant: func(a reply) bool {
+			return a.status == "HTTP/1.1 400 Bad Request" && strings.Contains(a.body, "error parsing form values")
+		},
+	},
+	{
+		why: "series of several selectors are sent as they are selected, not sorted",
+		of: func(r request) bool {
+			return r.path() == api+"/series" && severalSelectors.MatchString(r.target+"&"+r.body)
+		},
+		hide: sortSeries,
+	},
+	{
+		why: "so limit= cuts them elsewhere",
+		of: func(r request) bool {
+			return r.path() == api+"/series" && severalSelectors.MatchString(r.target+"&"+r.body) && strings.Contains(r.target+"&"+r.body, "limit=")
+		},
+		meant: func(a reply) bool {
+			return a.status == "HTTP/1.1 200 OK" && strings.Contains(a.body, "results truncated due to limit")
+		},
+	},
+	{
+		why: "promguard's own metrics and routes, and the routes that have answered what is malformed with 400",
 		of:  path("/metrics"),
 		hide: func(body string) string {
 			return requestsWith400.ReplaceAllString(promguardSeries.ReplaceAllString(body, ""), "")
@@ -52,10 +78,59 @@ var onExceptions = []exception{
 }
 
 var (
-	badTimeout      = regexp.MustCompile(`[?&]timeout=(x|nonsense|0|-1)(&|$)`)
-	promguardSeries = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?promguard_.*(\n|$)`)
-	requestsWith400 = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="400",.*(\n|$)`)
+	badTimeout       = regexp.MustCompile(`[?&]timeout=(x|nonsense|soon|0|-1|-1s|1e30)(&|$)`)
+	severalSelectors = regexp.MustCompile(`match(%5B%5D|\[\])=.*&match(%5B%5D|\[\])=`)
+	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(promguard_|.*handler="/api/v1/status/guard/).*(\n|$)`)
+	requestsWith400  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="400",.*(\n|$)`)
 )
+
+// malformedForm says that net/http cannot parse the request's form, or may not:
+// of forms in several parts, the answer says.
+func malformedForm(r request) bool {
+	_, query, _ := strings.Cut(r.target, "?")
+	if _, err := url.ParseQuery(query); err != nil {
+		return true
+	}
+	if r.method != http.MethodPost {
+		return false
+	}
+	_, contentType, _ := strings.Cut(r.header("Content-Type"), ":")
+	media, _, err := mime.ParseMediaType(strings.TrimSpace(contentType))
+	if media == "application/x-www-form-urlencoded" && err == nil {
+		_, err = url.ParseQuery(r.body)
+	}
+	const mostBytes = 10 << 20 // Of net/http.
+	return err != nil || media == "multipart/form-data" || len(r.body) > mostBytes
+}
+
+// header returns the request's header line of that name, or "".
+func (r request) header(name string) string {
+	i := slices.IndexFunc(r.headers, func(h string) bool { return strings.HasPrefix(h, name+":") })
+	if i < 0 {
+		return ""
+	}
+	return r.headers[i]
+}
+
+// sortSeries sorts the data of an answer; one that is no list stays as it is.
+func sortSeries(body string) string {
+	var a struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if json.Unmarshal([]byte(body), &a) != nil {
+		return body
+	}
+	list := func() string {
+		elements := make([]string, len(a.Data))
+		for i, series := range a.Data {
+			elements[i] = string(series)
+		}
+		return "[" + strings.Join(elements, ",") + "]"
+	}
+	before := list()
+	slices.SortFunc(a.Data, func(a, b json.RawMessage) int { return strings.Compare(string(a), string(b)) })
+	return strings.Replace(body, before, list(), 1)
+}
 
 // excepts says that the build's answer is meant to be what it is. It hides in
 // both answers what is meant to differ.

@@ -25,12 +25,30 @@ import (
 var guardOff = map[string]string{
 	"guard.api-timeout":           "0",
 	"guard.drop-rules":            "off",
+	"guard.metadata-concurrency":  "off",
+	"guard.metadata-max-bytes":    "off",
+	"guard.metadata-max-results":  "off",
+	"guard.min-client-rate":       "off",
+	"guard.query-concurrency":     "off",
+	"guard.query-text-limits":     no,
+	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.
+	"guard.read-concurrency":      "off",
+	"guard.read-memory-budget":    "off",
+	"guard.response-max-bytes":    "off",
+	"guard.spare-connections":     "0",
 	"guard.wal-replay-gomaxprocs": "off",
 }
+
+// no is the off value of a flag that has no value.
+const no = "no"
 
 func guardOffFlags() []string {
 	var flags []string
 	for name, value := range guardOff {
+		if value == no {
+			flags = append(flags, "--no-"+name)
+			continue
+		}
 		flags = append(flags, "--"+name+"="+value)
 	}
 	slices.Sort(flags)
