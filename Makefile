@@ -87,6 +87,14 @@ FUZZTIME ?= 10m
 test-fuzz:
 	./tools/fuzz.sh $(FUZZTIME)
 
+## test-wal-fuzz: replay generated logs both ways, WAL_FUZZ_SEEDS of them from WAL_FUZZ_FIRST on, and compare the heads
+.PHONY: test-wal-fuzz
+WAL_FUZZ_SEEDS ?= 5000
+WAL_FUZZ_FIRST ?= 1001
+test-wal-fuzz: patches-apply
+	cd $(TREE) && GOWORK=off PROMGUARD_REPLAY_SEEDS=$(WAL_FUZZ_SEEDS) PROMGUARD_REPLAY_SEED=$(WAL_FUZZ_FIRST) \
+		go test -count=1 -timeout 120m -v ./tsdb -run TestReplayEndsAsUpstreamDoes
+
 ## patches-apply: make build/prometheus from the pinned module, the new files and the patches
 ## patches-export: write commits and new files in build/prometheus back to prometheus-patches
 ## patches-verify: prove that apply and export give the same files

@@ -21,10 +21,17 @@ import (
 // Flags are the values of promguard's flags, set when the application parses
 // its command line.
 type Flags struct {
-	reads     readFlags
-	walReplay walreplay.Limit
-	dropRules string
+	reads      readFlags
+	walReplay  walreplay.Limit
+	replayPath string
+	dropRules  string
 }
+
+// Values of --guard.wal-replay.
+const (
+	replayParallel = "parallel"
+	replayUpstream = "upstream"
+)
 
 // AddFlags adds promguard's flags to the application.
 func AddFlags(a *kingpin.Application) *Flags {
@@ -32,6 +39,8 @@ func AddFlags(a *kingpin.Application) *Flags {
 	f.reads.add(a)
 	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
 		Default("auto").SetValue(&f.walReplay)
+	a.Flag("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream. Server mode only.").
+		Default(replayParallel).EnumVar(&f.replayPath, replayParallel, replayUpstream)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), " or ")+".").
 		Default(relabel.ProfileMinimal).EnumVar(&f.dropRules, relabel.ProfileNames()...)
 	return f
@@ -39,7 +48,7 @@ func AddFlags(a *kingpin.Application) *Flags {
 
 // Log says which guards are in force.
 func (f *Flags) Log(logger *slog.Logger) {
-	logger.Info("promguard", f.reads.logAttrs(), "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
+	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replayPath, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the
@@ -47,6 +56,9 @@ func (f *Flags) Log(logger *slog.Logger) {
 func (f *Flags) CapWALReplay(concurrency *int, logger *slog.Logger, reg prometheus.Registerer) (restore func()) {
 	return walreplay.Cap(f.walReplay, concurrency, logger, reg)
 }
+
+// ParallelWALReplay reports whether the WAL is not replayed by upstream's code.
+func (f *Flags) ParallelWALReplay() bool { return f.replayPath == replayParallel }
 
 // DropSeries returns what is applied to the labels of each series that a
 // scrape meets for the first time, or nil if nothing is to be dropped. Empty

@@ -119,8 +119,11 @@ func memoryLimit() int64 {
 func replayProgress(db web.LocalStorage) func() string {
 	return func() string {
 		status, err := db.WALReplayStatus()
-		if err != nil || status.Max == 0 || status.Current >= status.Max {
+		if err != nil || status.Max == 0 {
 			return ""
+		}
+		if p := status.Progress; p != nil {
+			return fmt.Sprintf("it replays the write-ahead log, %.1f %% done, about %s left", 100*p.Ratio, p.ETA.Round(time.Second))
 		}
 		return fmt.Sprintf("it replays the write-ahead log, segment %d of %d to %d", status.Current, status.Min, status.Max)
 	}

@@ -1,0 +1,419 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tsdb
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/index"
+	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/tsdb/tombstones"
+	"github.com/prometheus/prometheus/tsdb/wlog"
+)
+
+// A walReplay fills a fresh head from its write-ahead log as upstream's loadWAL
+// does, with less handing over between goroutines:
+//
+//	frame -> split (several) -> sequence -> route (several) -> apply (several)
+//
+// The framer cuts the log into batches between records. Splitting checks,
+// decompresses and decodes everything but samples. The sequencer, alone and in
+// the order of the log, creates series and learns of duplicates and deletions.
+// Only then are the batch's samples decoded: those that m-mapped chunks hold
+// already are dropped on the spot, the rest goes to the applier that owns the
+// series, in the order of the log. All of a batch goes with one send to each.
+//
+// Nothing of the head is touched before publish, but for new head chunk files.
+// So that whenever anything is odd, discard leaves the head as it was and upstream's
+// code replays everything from the start.
+type walReplay struct {
+	h            *Head
+	minValidTime int64
+	syms         *labels.SymbolTable
+	refs         *replayRefs
+	decoders     int
+
+	oooMmapped    map[chunks.HeadSeriesRef][]*mmappedChunk
+	lastMmapRef   chunks.ChunkDiskMapperRef
+	lastChunkFile int // Number of the last head chunk file before the replay.
+
+	progress *replayProgress // Lives on when the rest of the replay is garbage.
+	units    []*replayUnit
+	free     chan *replayBatch // As many batches as may be in flight.
+	toSplit  chan *replayBatch
+	ordered  chan *replayBatch
+	toRoute  chan *replayBatch
+	appliers []*replayApplier
+	seq      *replaySequencer
+	index    *replayIndexer
+
+	stopped atomic.Bool // Nothing more is to be read.
+	broken  atomic.Bool // Nothing more is to be done.
+	errOnce sync.Once
+	err     error // Why upstream has to replay. Read it when all goroutines are done.
+}
+
+// errOddReplay says that the log holds what this replay leaves to upstream.
+var errOddReplay = errors.New("the log has something that is left to the sequential replay")
+
+// Most goroutines of a kind. More do not help: framing and sequencing are
+// sequential, and each batch costs memory.
+const replayMaxGoroutines = 16
+
+// replayUnit is what upstream replays with one call of loadWAL: the checkpoint
+// or a segment.
+type replayUnit struct {
+	checkpoint bool
+	segment    int
+	files      []string
+	records    uint64 // That the sequencer has seen.
+	done       bool   // All of them.
+	unknown    replayUnknown
+}
+
+// replayUnknown counts what referred to series that are not there.
+type replayUnknown struct {
+	mtx                                               sync.Mutex
+	refs                                              map[chunks.HeadSeriesRef]struct{}
+	samples, exemplars, histograms, metadata, deleted uint64
+}
+
+func (u *replayUnknown) addTo(n *uint64, ref chunks.HeadSeriesRef) {
+	u.mtx.Lock()
+	defer u.mtx.Unlock()
+	if u.refs == nil {
+		u.refs = map[chunks.HeadSeriesRef]struct{}{}
+	}
+	u.refs[ref] = struct{}{}
+	*n++
+}
+
+func (u *replayUnknown) add(ref chunks.HeadSeriesRef, kind uint8) {
+	switch kind {
+	case replayHistogram, replayFloatHistogram:
+		u.addTo(&u.histograms, ref)
+	default:
+		u.addTo(&u.samples, ref)
+	}
+}
+
+// replayBatch is some records of one unit, whole ones. Its buffers are used
+// again for later batches.
+type replayBatch struct {
+	unit       *replayUnit
+	raw        []byte
+	base       int64 // Position of raw in its file.
+	read       int   // Bytes that were read for it.
+	atEnd      bool  // Of its file.
+	lastOfUnit bool
+
+	blocks  [][]byte // For what is joined or decompressed.
+	block   int      // The one in use,
+	blockAt int      // and how much of it.
+
+	records   []replayRecord
+	series    []replaySeries
+	stones    []tombstones.Stone
+	exemplars []record.RefExemplar
+	metadata  []record.RefMetadata
+	stop      bool  // The log cannot be read on after the records.
+	err       error // They cannot be decoded.
+	split     chan struct{}
+
+	first     uint64 // Number of the first record.
+	events    []replayBatchEvent
+	created   []*memSeries
+	exemplify []replayExemplar
+	shards    []replayShard
+	routed    chan struct{}
+	left      atomic.Int32 // Appliers that still need it, and the indexer.
+}
+
+// replayBatchEvent is to be applied before the samples of its record.
+type replayBatchEvent struct {
+	record uint64
+	kind   uint8
+	extra  replayExtra
+}
+
+// begin makes the batch ready for what was read into it.
+func (b *replayBatch) begin() {
+	clear(b.records)
+	clear(b.series)
+	clear(b.stones)
+	clear(b.exemplars)
+	clear(b.metadata)
+	clear(b.events)
+	clear(b.created)
+	clear(b.exemplify)
+	b.records, b.series, b.stones = b.records[:0], b.series[:0], b.stones[:0]
+	b.exemplars, b.metadata = b.exemplars[:0], b.metadata[:0]
+	b.events, b.created, b.exemplify = b.events[:0], b.created[:0], b.exemplify[:0]
+	for i := range b.shards {
+		s := &b.shards[i]
+		clear(s.extras)
+		s.runs, s.samples, s.extras = s.runs[:0], s.samples[:0], s.extras[:0]
+	}
+	b.block, b.blockAt = 0, 0
+	b.stop, b.err = false, nil
+	b.split, b.routed = make(chan struct{}), make(chan struct{})
+	b.left.Store(int32(len(b.shards)) + 1)
+}
+
+const replayBlockBytes = 256 << 10
+
+// alloc returns bytes that are the batch's own until it is used again.
+func (b *replayBatch) alloc(n, size int) []byte {
+	for {
+		if b.block == len(b.blocks) {
+			b.blocks = append(b.blocks, make([]byte, max(size, replayBlockBytes)))
+		}
+		block := b.blocks[b.block]
+		if size <= len(block)-b.blockAt {
+			p := block[b.blockAt : b.blockAt+n : b.blockAt+size]
+			b.blockAt += size
+			return p
+		}
+		if b.blockAt == 0 { // Too small even when empty.
+			b.blocks[b.block] = make([]byte, size)
+			continue
+		}
+		b.block, b.blockAt = b.block+1, 0
+	}
+}
+
+// newWALReplay returns nil if upstream's code has to replay: it was asked for, a
+// chunk snapshot holds a part of the head, or someone wants to hear of each
+// series.
+func (h *Head) newWALReplay(fresh bool) *walReplay {
+	_, noCallback := h.opts.SeriesCallback.(*noopSeriesLifecycleCallback)
+	if !h.opts.ParallelWALReplay || !fresh || !noCallback || h.wal == nil {
+		return nil
+	}
+	// More goroutines than processors only cost memory.
+	procs := max(1, min(h.opts.WALReplayConcurrency, runtime.GOMAXPROCS(0), runtime.NumCPU(), replayMaxGoroutines))
+	r := &walReplay{
+		h:            h,
+		minValidTime: h.minValidTime.Load(),
+		syms:         labels.NewSymbolTable(),
+		refs:         newReplayRefs(procs),
+		decoders:     procs,
+		oooMmapped:   map[chunks.HeadSeriesRef][]*mmappedChunk{},
+		progress:     &replayProgress{},
+	}
+	start := time.Now()
+	if err := r.loadMmappedChunks(); err != nil {
+		h.logger.Info("On-disk memory mappable chunks and the WAL are replayed sequentially", "reason", err)
+		return nil
+	}
+	h.logger.Info("On-disk memory mappable chunks replay completed", "duration", time.Since(start).String())
+	return r
+}
+
+// load replays the checkpoint, if there is one, and the segments. If it reports
+// false, the head is as it was before and upstream's code has to replay.
+// Otherwise the error is the one that upstream's code would have returned.
+func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, err error) {
+	if err := r.plan(checkpointDir, startFrom, endAt); err != nil {
+		return false, r.discard(err)
+	}
+	if err := r.startProgress(); err != nil {
+		return false, r.discard(err)
+	}
+	r.run()
+	r.progress.took.Store(int64(time.Since(r.progress.start)))
+	if r.err != nil {
+		return false, r.discard(r.err)
+	}
+	for _, u := range r.units {
+		if u.done {
+			continue
+		}
+		if err = r.canonicalError(u); err == nil {
+			return false, r.discard(errReplayLog)
+		}
+		break
+	}
+	if err := r.publish(); err != nil {
+		return false, r.discard(err)
+	}
+	return true, err
+}
+
+func (r *walReplay) plan(checkpointDir string, startFrom, endAt int) error {
+	dir := r.h.wal.Dir()
+	if checkpointDir != "" {
+		u := &replayUnit{checkpoint: true, segment: startFrom}
+		first, last, err := wlog.Segments(checkpointDir)
+		if err != nil {
+			return err
+		}
+		for i := max(first, 0); i <= last; i++ {
+			u.files = append(u.files, wlog.SegmentName(checkpointDir, i))
+		}
+		if len(u.files) == 0 {
+			return errOddReplay
+		}
+		r.units = append(r.units, u)
+		startFrom++
+	}
+	for i := startFrom; i <= endAt; i++ {
+		if i < 0 {
+			return errOddReplay
+		}
+		r.units = append(r.units, &replayUnit{segment: i, files: []string{wlog.SegmentName(dir, i)}})
+	}
+	return nil
+}
+
+// fail makes all goroutines come to an end without doing more.
+func (r *walReplay) fail(err error) {
+	r.errOnce.Do(func() {
+		r.err = err
+		r.broken.Store(true)
+		r.stopped.Store(true)
+	})
+}
+
+// run returns when all goroutines are done.
+func (r *walReplay) run() {
+	inFlight := 2*r.decoders + 2
+	r.free = make(chan *replayBatch, inFlight)
+	for range inFlight {
+		r.free <- &replayBatch{shards: make([]replayShard, r.refs.shards)}
+	}
+	r.toSplit = make(chan *replayBatch, inFlight)
+	r.ordered = make(chan *replayBatch, inFlight)
+	r.toRoute = make(chan *replayBatch, inFlight)
+	r.seq = newReplaySequencer(r)
+	r.index = &replayIndexer{r: r, in: make(chan *replayBatch, inFlight), postings: index.NewBulkPostings()}
+	r.index.init()
+	for range r.refs.shards {
+		r.appliers = append(r.appliers, newReplayApplier(r, len(r.appliers), inFlight))
+	}
+
+	done := make(chan struct{})
+	var logging sync.WaitGroup
+	logging.Go(func() { r.logProgress(done) })
+	defer logging.Wait()
+	defer close(done)
+
+	var wg sync.WaitGroup
+	wg.Go(func() { r.guard(r.frame) })
+	wg.Go(r.sequence)
+	wg.Go(r.index.run)
+	for range r.decoders {
+		wg.Go(r.decode)
+	}
+	for _, a := range r.appliers {
+		wg.Go(a.run)
+	}
+	wg.Wait()
+	r.free, r.toSplit, r.ordered, r.toRoute = nil, nil, nil, nil
+}
+
+// guard turns a panic into a failure of this replay: upstream's code has to be
+// able to try.
+func (r *walReplay) guard(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.fail(fmt.Errorf("panic: %v", p))
+		}
+	}()
+	f()
+}
+
+// decode splits and routes batches until there are no more.
+func (r *walReplay) decode() {
+	d := newReplayDecoder(r)
+	toSplit, toRoute := r.toSplit, r.toRoute
+	for toSplit != nil || toRoute != nil {
+		select {
+		case b, ok := <-toRoute:
+			if !ok {
+				toRoute = nil
+				continue
+			}
+			r.guard(func() {
+				if r.broken.Load() {
+					return
+				}
+				if err := d.route(b); err != nil {
+					r.fail(err)
+				}
+			})
+			close(b.routed)
+		case b, ok := <-toSplit:
+			if !ok {
+				toSplit = nil
+				continue
+			}
+			r.guard(func() { d.split(b) })
+			close(b.split)
+		}
+	}
+}
+
+// release gives a batch back when the last of those who need it has done so.
+func (r *walReplay) release(b *replayBatch) {
+	if b.left.Add(-1) == 0 {
+		r.free <- b
+	}
+}
+
+// canonicalError reads the unit as upstream does and returns upstream's error.
+// Nil means that upstream finds nothing wrong, or stops somewhere else.
+func (r *walReplay) canonicalError(u *replayUnit) error {
+	var rd *wlog.Reader
+	if u.checkpoint {
+		sr, err := wlog.NewSegmentsReader(filepath.Dir(u.files[0]))
+		if err != nil {
+			return nil
+		}
+		defer sr.Close()
+		rd = wlog.NewReader(sr)
+	} else {
+		s, err := wlog.OpenReadSegment(u.files[0])
+		if err != nil {
+			return nil
+		}
+		sr := wlog.NewSegmentBufReader(s)
+		defer sr.Close()
+		rd = wlog.NewReader(sr)
+	}
+	var records uint64
+	for rd.Next() {
+		records++
+	}
+	err := rd.Err()
+	if err == nil || records != u.records {
+		return nil
+	}
+	err = fmt.Errorf("read records: %w", err)
+	if u.checkpoint {
+		err = fmt.Errorf("backfill checkpoint: %w", err)
+	}
+	return err
+}
+
+// discard leaves the head as it was before the replay.
+func (r *walReplay) discard(reason error) error {
+	r.h.logger.Warn("The WAL is replayed again, sequentially", "reason", reason)
+	r.h.setProgress(nil)
+	return r.h.chunkDiskMapper.DiscardWritten(r.lastChunkFile)
+}
+
+// encodesXOR reports whether new chunks of floats are plain XOR chunks.
+func (r *walReplay) encodesXOR() bool {
+	return chunkenc.ValFloat.ChunkEncoding(r.h.opts.UseXOR2FloatEncoding(), false) == chunkenc.EncXOR && !r.h.opts.EnableSTStorage.Load()
+}

@@ -1,0 +1,290 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tsdb
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/golang/snappy"
+
+	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/util/compression"
+)
+
+// The format of a log, as package wlog writes it: pages of 32 KiB with fragments
+// of records, each with a header of type and flags, length and checksum.
+const (
+	replayLogPageSize   = 32 * 1024
+	replayLogHeaderSize = 7
+
+	replayLogTypeMask = 1<<3 - 1
+	replayLogSnappy   = 1 << 3
+	replayLogZstd     = 1 << 4
+
+	replayLogPageTerm = 0
+	replayLogFull     = 1
+	replayLogFirst    = 2
+	replayLogMiddle   = 3
+	replayLogLast     = 4
+)
+
+// replayBatchBytes is how much of a log is read into a batch.
+const replayBatchBytes = 4 * replayLogPageSize
+
+var (
+	replayLogTable = crc32.MakeTable(crc32.Castagnoli)
+
+	// errReplayLog says that the reader of package wlog must be asked what is wrong
+	// with a log, and where.
+	errReplayLog = errors.New("unreadable log")
+)
+
+// frame reads all units into batches that start and end between records. It
+// returns when the units are at their end or cannot be read on. Only the headers
+// are looked at; decoders check the rest.
+func (r *walReplay) frame() {
+	defer close(r.ordered)
+	defer close(r.toSplit)
+	for _, u := range r.units {
+		for i, name := range u.files {
+			ok, err := r.frameFile(u, name, i == len(u.files)-1)
+			if err != nil {
+				r.fail(err)
+			}
+			if !ok || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// frameFile reports whether the next file may be read.
+func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+
+	var carry []byte // The start of a record that the batch before has not got the rest of.
+	base := int64(0) // Position of carry in the file.
+	size := int64(0) // Of what was read so far.
+	for {
+		b := <-r.free
+		if r.stopped.Load() {
+			r.free <- b
+			return false, nil
+		}
+		b.raw = append(b.raw[:0], carry...)
+		b.base, b.unit, b.atEnd, b.read = base, u, false, 0
+		end := 0
+		broken := false
+		for end == 0 && !b.atEnd && !broken {
+			n := len(b.raw)
+			if b.raw, err = readInto(f, b.raw, replayBatchBytes); err != nil {
+				r.free <- b
+				return false, err
+			}
+			size += int64(len(b.raw) - n)
+			b.read += len(b.raw) - n
+			if b.atEnd = len(b.raw)-n < replayBatchBytes; b.atEnd {
+				// What package wlog reads of a short last page.
+				for size%replayLogPageSize != 0 {
+					b.raw = append(b.raw, 0)
+					size++
+				}
+			}
+			end, broken = endOfRecords(b.raw, base)
+		}
+		if broken || b.atEnd {
+			end, b.atEnd = len(b.raw), true
+		}
+		carry = append(carry[:0], b.raw[end:]...)
+		base += int64(end)
+		b.raw = b.raw[:end]
+		b.lastOfUnit = b.atEnd && last
+		done := b.atEnd // Once it is sent, the batch belongs to others.
+		b.begin()
+		r.ordered <- b
+		r.toSplit <- b
+		if done {
+			return !broken, nil
+		}
+	}
+}
+
+// readInto appends up to n bytes of f to buf; fewer mean that f is at its end.
+func readInto(f io.Reader, buf []byte, n int) ([]byte, error) {
+	at := len(buf)
+	if cap(buf) < at+n+replayLogPageSize {
+		grown := make([]byte, at, at+n+replayLogPageSize)
+		copy(grown, buf)
+		buf = grown
+	}
+	k, err := io.ReadFull(f, buf[at:at+n])
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return buf[:at+k], err
+}
+
+// endOfRecords returns how much of buf, which starts between two records at a
+// position of its log, are whole records. It is broken if a header cannot be.
+func endOfRecords(buf []byte, base int64) (end int, broken bool) {
+	inRecord := false
+	for i := 0; i < len(buf); {
+		typ := buf[i] & replayLogTypeMask
+		if typ == replayLogPageTerm {
+			i += padding(base + int64(i))
+			if i > len(buf) {
+				return end, false
+			}
+		} else {
+			if len(buf)-i < replayLogHeaderSize {
+				return end, false
+			}
+			length := int(binary.BigEndian.Uint16(buf[i+1:]))
+			if length > replayLogPageSize-replayLogHeaderSize {
+				return end, true
+			}
+			if i += replayLogHeaderSize + length; i > len(buf) {
+				return end, false
+			}
+			inRecord = typ != replayLogFull && typ != replayLogLast
+		}
+		if !inRecord {
+			end = i
+		}
+	}
+	return end, false
+}
+
+// padding returns the bytes from a terminator at a position up to the end of its
+// page.
+func padding(at int64) int {
+	return int(replayLogPageSize - at%replayLogPageSize)
+}
+
+// replayRecord is one record of a batch. What other records than those of
+// samples hold is decoded when they are split.
+type replayRecord struct {
+	typ      record.Type
+	data     []byte // Of samples only.
+	from, to int32  // Of the batch's slice of this type.
+}
+
+// split checks the fragments of a batch, joins and decompresses its records, and
+// decodes all but samples. It stops before what package wlog would not read.
+func (d *replayDecoder) split(b *replayBatch) {
+	buf := b.raw
+	var whole []byte // The fragments so far of a record of several.
+	fragments := 0
+	for i := 0; i < len(buf); {
+		header := buf[i]
+		typ := header & replayLogTypeMask
+		if typ == replayLogPageTerm {
+			n := padding(b.base + int64(i))
+			if n > len(buf)-i || !allZero(buf[i+1:i+n]) {
+				b.stop = true
+				return
+			}
+			i += n
+			continue
+		}
+		if len(buf)-i < replayLogHeaderSize {
+			b.stop = true
+			return
+		}
+		length := int(binary.BigEndian.Uint16(buf[i+1:]))
+		sum := binary.BigEndian.Uint32(buf[i+3:])
+		i += replayLogHeaderSize
+		if length > replayLogPageSize-replayLogHeaderSize || length > len(buf)-i {
+			b.stop = true
+			return
+		}
+		data := buf[i : i+length]
+		i += length
+		first := typ == replayLogFull || typ == replayLogFirst
+		if typ > replayLogLast || first != (fragments == 0) || crc32.Checksum(data, replayLogTable) != sum {
+			b.stop = true
+			return
+		}
+		switch typ {
+		case replayLogFirst:
+			whole = b.alloc(0, length+lengthOfRest(buf[i:], b.base+int64(i)))
+			fallthrough
+		case replayLogMiddle:
+			whole = append(whole, data...)
+			fragments++
+			continue
+		case replayLogLast:
+			data = append(whole, data...)
+			whole, fragments = nil, 0
+		}
+		rec, err := d.decompress(b, header, data)
+		if err != nil {
+			b.stop = true
+			return
+		}
+		if err := d.add(b, rec); err != nil {
+			b.err = err
+			return
+		}
+	}
+	// A record whose rest is missing.
+	b.stop = b.stop || fragments > 0
+}
+
+// lengthOfRest returns the length of the fragments up to the last one of a record
+// that buf, at a position of its log, goes on with.
+func lengthOfRest(buf []byte, base int64) int {
+	sum := 0
+	for i := 0; len(buf)-i >= replayLogHeaderSize; {
+		typ := buf[i] & replayLogTypeMask
+		if typ == replayLogPageTerm {
+			i += padding(base + int64(i))
+			continue
+		}
+		length := int(binary.BigEndian.Uint16(buf[i+1:]))
+		sum += length
+		i += replayLogHeaderSize + length
+		if typ != replayLogMiddle {
+			break
+		}
+	}
+	return sum
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *replayDecoder) decompress(b *replayBatch, header byte, data []byte) ([]byte, error) {
+	switch {
+	case len(data) == 0:
+		return data, nil
+	case header&replayLogSnappy != 0:
+		n, err := snappy.DecodedLen(data)
+		if err != nil {
+			return nil, err
+		}
+		return snappy.Decode(b.alloc(n, n), data)
+	case header&replayLogZstd != 0:
+		rec, err := compression.Decode(compression.Zstd, data, d.zstd)
+		if err != nil {
+			return nil, err
+		}
+		return append(b.alloc(0, len(rec)), rec...), nil
+	}
+	return data, nil
+}
