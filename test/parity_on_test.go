@@ -53,6 +53,13 @@ var onExceptions = []exception{
 		},
 	},
 	{
+		why: "the status of the replay says in addition how far it is in bytes",
+		of:  func(r request) bool { return r.path() == api+"/status/walreplay" },
+		meant: func(a reply) bool {
+			return a.status == "HTTP/1.1 200 OK" && strings.Contains(a.body, `"percent":`)
+		},
+	},
+	{
 		why: "series of several selectors are sent as they are selected, not sorted",
 		of: func(r request) bool {
 			return r.path() == api+"/series" && severalSelectors.MatchString(r.target+"&"+r.body)

@@ -34,8 +34,10 @@ var guardOff = map[string]string{
 	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.
 	"guard.read-concurrency":      "off",
 	"guard.read-memory-budget":    "off",
+	"guard.read-procs":            "off",
 	"guard.response-max-bytes":    "off",
 	"guard.spare-connections":     "0",
+	"guard.wal-replay":            "upstream",
 	"guard.wal-replay-gomaxprocs": "off",
 }
 

@@ -13,21 +13,27 @@ import (
 // limit is the value of a flag that bounds something: auto, off, or a number
 // with or without a unit.
 type limit struct {
-	auto  bool
-	n     int64 // 0: off, unless auto.
-	bytes bool
+	hasAuto bool
+	auto    bool
+	n       int64 // 0: off, unless auto.
+	bytes   bool
 }
 
 // Set implements kingpin.Value.
 func (l *limit) Set(s string) error {
 	switch s {
-	case "auto", "off", "0":
-		l.auto, l.n = s == "auto", 0
+	case "off", "0":
+		l.auto, l.n = false, 0
 		return nil
+	case "auto":
+		if l.hasAuto {
+			l.auto, l.n = true, 0
+			return nil
+		}
 	}
 	n, err := l.parse(s)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is neither auto, off, nor %s of at least 1", s, l.what())
+		return fmt.Errorf("%q is neither %s of at least 1", s, l.what())
 	}
 	l.auto, l.n = false, n
 	return nil
@@ -45,10 +51,14 @@ func (l *limit) parse(s string) (int64, error) {
 }
 
 func (l *limit) what() string {
+	what := "off nor a number"
 	if l.bytes {
-		return "a size such as 512MB"
+		what = "off nor a size such as 512MB"
 	}
-	return "a number"
+	if l.hasAuto {
+		what = "auto, " + what
+	}
+	return what
 }
 
 // String implements kingpin.Value.

@@ -34,6 +34,9 @@ type readFlags struct {
 
 func (f *readFlags) add(a *kingpin.Application) {
 	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
+	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.memory} {
+		l.hasAuto = true
+	}
 	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
 		Default("30s").SetValue(&f.timeout)
 	a.Flag("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4. Server mode only.").
@@ -56,7 +59,7 @@ func (f *readFlags) add(a *kingpin.Application) {
 		Default("512MB").SetValue(&f.responseBytes)
 	a.Flag("guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate. Server mode only.").
 		Default("16KB").SetValue(&f.rate)
-	a.Flag("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. 0 means none.").
+	a.Flag("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. 0 means none. Server mode only.").
 		Default("16").IntVar(&f.spare)
 	a.Flag("guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions. Server mode only.").
 		Default("true").BoolVar(&f.text)
@@ -87,6 +90,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
 		CheckText:           f.reads.text,
+		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),

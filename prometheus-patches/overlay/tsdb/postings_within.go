@@ -5,6 +5,7 @@ package tsdb
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -41,7 +42,7 @@ func postingsWithin(ctx context.Context, p index.Postings) index.Postings {
 func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHints, ir IndexReader, ms []*labels.Matcher) index.Postings {
 	p = postingsWithin(ctx, p)
 	if bound, ok := p.(*boundPostings); ok {
-		bound.points = pointsOf(hints)
+		bound.points = pointsOf(hints, ir)
 		bound.again = func() (index.Postings, error) { return PostingsForMatchers(ctx, ir, ms...) }
 	}
 	return p
@@ -51,12 +52,36 @@ func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHi
 // Counting a series takes some 50 ns; PromQL takes a microsecond for each.
 const countAfter = 64 * checkPostingsEvery
 
-// pointsOf returns how many points PromQL evaluates each series at.
-func pointsOf(hints *storage.SelectHints) int64 {
-	if hints == nil || hints.Step <= 0 {
+// sampleInterval is how far apart samples are reckoned to be, in milliseconds.
+const sampleInterval = 15_000
+
+// pointsOf returns how many points PromQL holds of each series of the index: one
+// for each step, in the part of the range that the index covers, or the samples
+// of a range selector that stands alone.
+func pointsOf(hints *storage.SelectHints, ir IndexReader) int64 {
+	switch {
+	case hints == nil:
+		return 1
+	case hints.Step > 0:
+		mint, maxt := covers(ir)
+		return max(1, (min(hints.End, maxt)-max(hints.Start, mint))/hints.Step+1)
+	case hints.Func == "" && hints.Range > 0:
+		return max(1, hints.Range/sampleInterval)
+	default:
 		return 1
 	}
-	return max(1, (hints.End-hints.Start)/hints.Step+1)
+}
+
+// covers returns the time range of the index's samples in milliseconds.
+func covers(ir IndexReader) (mint, maxt int64) {
+	switch r := ir.(type) {
+	case blockIndexReader:
+		return r.b.meta.MinTime, r.b.meta.MaxTime
+	case *headIndexReader:
+		return r.head.MinTime(), r.head.MaxTime()
+	default:
+		return math.MinInt64, math.MaxInt64
+	}
 }
 
 // sortedSeriesBytes is what sorting holds for each series: pointers to series
@@ -115,8 +140,10 @@ type boundPostings struct {
 	points int64
 	// again returns the same postings once more.
 	again func() (index.Postings, error)
-	steps int
-	err   error
+	// returned are the series since they were last accounted for.
+	returned int64
+	steps    int
+	err      error
 }
 
 // done counts a step and says whether the context has ended.
@@ -128,18 +155,26 @@ func (p *boundPostings) done() bool {
 	return p.err != nil
 }
 
+// account accounts for the series that were returned since the last time.
+func (p *boundPostings) account() error {
+	n := p.returned
+	p.returned = 0
+	if n == 0 || p.points == 0 {
+		return nil
+	}
+	return p.read.Select(p.ctx, n, p.points)
+}
+
 func (p *boundPostings) check() error {
 	if p.steps == 0 {
 		return reads.Check(p.ctx) // Most selections end before they take long.
 	}
-	if p.points > 0 {
-		if err := p.read.Select(p.ctx, checkPostingsEvery, p.points); err != nil {
+	if err := p.account(); err != nil {
+		return err
+	}
+	if p.steps == countAfter && p.points > 0 {
+		if err := p.count(); err != nil {
 			return err
-		}
-		if p.steps == countAfter {
-			if err := p.count(); err != nil {
-				return err
-			}
 		}
 	}
 	return reads.Yield(p.ctx)
@@ -169,7 +204,17 @@ func (p *boundPostings) count() error {
 	return postings.Err()
 }
 
-func (p *boundPostings) Next() bool { return !p.done() && p.Postings.Next() }
+func (p *boundPostings) Next() bool {
+	if p.done() {
+		return false
+	}
+	if p.Postings.Next() {
+		p.returned++
+		return true
+	}
+	p.err = p.account()
+	return false
+}
 
 func (p *boundPostings) Seek(v storage.SeriesRef) bool { return !p.done() && p.Postings.Seek(v) }
 

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -47,6 +49,7 @@ type walReplay struct {
 	lastMmapRef   chunks.ChunkDiskMapperRef
 	lastChunkFile int // Number of the last head chunk file before the replay.
 
+	gauge    prometheus.Collector
 	progress *replayProgress // Lives on when the rest of the replay is garbage.
 	units    []*replayUnit
 	free     chan *replayBatch // As many batches as may be in flight.
@@ -224,6 +227,9 @@ func (h *Head) newWALReplay(fresh bool) *walReplay {
 // false, the head is as it was before and upstream's code has to replay.
 // Otherwise the error is the one that upstream's code would have returned.
 func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, err error) {
+	if seqs := r.h.chunkDiskMapper.FileSequences(); len(seqs) > 0 {
+		r.lastChunkFile = seqs[len(seqs)-1]
+	}
 	if err := r.plan(checkpointDir, startFrom, endAt); err != nil {
 		return false, r.discard(err)
 	}
@@ -410,7 +416,15 @@ func (r *walReplay) canonicalError(u *replayUnit) error {
 func (r *walReplay) discard(reason error) error {
 	r.h.logger.Warn("The WAL is replayed again, sequentially", "reason", reason)
 	r.h.setProgress(nil)
-	return r.h.chunkDiskMapper.DiscardWritten(r.lastChunkFile)
+	if r.gauge != nil {
+		r.h.reg.Unregister(r.gauge)
+	}
+	err := r.h.chunkDiskMapper.DiscardWritten(r.lastChunkFile)
+	if err != nil {
+		// Close must not take a snapshot of the empty head in place of the WAL.
+		r.h.opts.EnableMemorySnapshotOnShutdown = false
+	}
+	return err
 }
 
 // encodesXOR reports whether new chunks of floats are plain XOR chunks.

@@ -44,6 +44,9 @@ var (
 	errReplayLog = errors.New("unreadable log")
 )
 
+// replaySnappyRatio is more than snappy can expand: a copy of 64 bytes takes 3.
+const replaySnappyRatio = 22
+
 // frame reads all units into batches that start and end between records. It
 // returns when the units are at their end or cannot be read on. Only the headers
 // are looked at; decoders check the rest.
@@ -277,6 +280,9 @@ func (d *replayDecoder) decompress(b *replayBatch, header byte, data []byte) ([]
 		n, err := snappy.DecodedLen(data)
 		if err != nil {
 			return nil, err
+		}
+		if n > replaySnappyRatio*len(data) {
+			return nil, snappy.ErrCorrupt // Before room is made for what cannot be.
 		}
 		return snappy.Decode(b.alloc(n, n), data)
 	case header&replayLogZstd != 0:

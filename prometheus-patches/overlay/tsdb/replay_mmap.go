@@ -43,9 +43,6 @@ var errOddHeadChunks = errors.New("m-mapped chunks out of sequence")
 func (r *walReplay) loadMmappedChunks() error {
 	mapper := r.h.chunkDiskMapper
 	seqs := mapper.FileSequences()
-	if len(seqs) > 0 {
-		r.lastChunkFile = seqs[len(seqs)-1]
-	}
 	files := make([][]chunks.HeadChunkMeta, len(seqs))
 	errs := make([]error, len(seqs))
 	limit := make(chan struct{}, r.decoders)

@@ -5,6 +5,7 @@ package tsdb
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ func (p *replayProgress) now() WALReplayProgress {
 	return WALReplayProgress{
 		Ratio: float64(done) / float64(total),
 		Rate:  float64(done) / elapsed.Seconds(),
-		ETA:   time.Duration(float64(elapsed) * float64(total-done) / float64(done)),
+		ETA:   time.Duration(min(float64(elapsed)*float64(total-done)/float64(done), math.MaxInt64/2)),
 	}
 }
 
@@ -80,10 +81,11 @@ func (r *walReplay) startProgress() error {
 		return nil
 	}
 	p := r.progress
-	return r.h.reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	r.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "promguard_wal_replay_progress_ratio",
 		Help: "How much of the bytes of the checkpoint and the WAL has been replayed at start.",
-	}, func() float64 { return p.now().Ratio }))
+	}, func() float64 { return p.now().Ratio })
+	return r.h.reg.Register(r.gauge)
 }
 
 // logProgress logs until stop is closed.

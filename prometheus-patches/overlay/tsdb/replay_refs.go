@@ -79,10 +79,10 @@ func newReplayRefs(shards int) *replayRefs {
 func (r *replayRefs) page(ref chunks.HeadSeriesRef) *replayPage {
 	number := uint64(ref) >> replayPageBits
 	dirs := *r.dirs.Load()
-	if number>>replayDirBits >= uint64(len(dirs)) {
-		return nil
+	if at := number >> replayDirBits; at < uint64(len(dirs)) && dirs[at] != nil {
+		return dirs[at][number&(replayDirPages-1)].Load()
 	}
-	return dirs[number>>replayDirBits][number&(replayDirPages-1)].Load()
+	return nil
 }
 
 // addPage returns the page of the reference, which must be below replayMaxRef.
@@ -92,11 +92,10 @@ func (r *replayRefs) addPage(ref chunks.HeadSeriesRef) *replayPage {
 	}
 	number := uint64(ref) >> replayPageBits
 	dirs := *r.dirs.Load()
-	if at := int(number >> replayDirBits); at >= len(dirs) {
-		grown := make([]*replayDir, at+1)
-		for i := copy(grown, dirs); i < len(grown); i++ {
-			grown[i] = &replayDir{}
-		}
+	if at := int(number >> replayDirBits); at >= len(dirs) || dirs[at] == nil {
+		grown := make([]*replayDir, max(at+1, len(dirs)))
+		copy(grown, dirs)
+		grown[at] = &replayDir{}
 		r.dirs.Store(&grown)
 		dirs = grown
 	}

@@ -77,12 +77,18 @@ type replaySequencer struct {
 	lastSeriesID uint64
 	tombstones   *tombstones.MemTombstones
 	counts       replayCounts
+	// mmappedPages is how many pages there were before the first record.
+	mmappedPages int
 }
+
+// replaySparsePages is from how many pages on it matters how full they are.
+const replaySparsePages = 1 << 14
 
 func newReplaySequencer(r *walReplay) *replaySequencer {
 	return &replaySequencer{
 		r:            r,
 		next:         1,
+		mmappedPages: len(r.refs.pages),
 		index:        replayIndex{table: make([]uint32, 1<<10)},
 		lastSeriesID: r.h.lastSeriesID.Load(),
 		tombstones:   tombstones.NewMemTombstones(),
@@ -170,6 +176,9 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return nil
 	}
 	p := refs.addPage(ref)
+	if added := len(refs.pages) - s.mmappedPages; added > replaySparsePages && added > len(s.index.series)/2 {
+		return errOddReplay // Pages of hardly more than one series take too much memory.
+	}
 	i := int(ref & replayPageMask)
 	if p.createdBy[i].Load() != 0 {
 		return errOddReplay // Two series of one reference.

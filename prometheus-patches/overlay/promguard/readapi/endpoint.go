@@ -55,6 +55,7 @@ var kinds = []struct {
 	{"/*path", kindUnlimited},
 	{statusRoute, kindUnlimited},
 	{"/status/tsdb", kindMetadata},
+	{"/status/self_metrics", kindMetadata},
 	{"/status/", kindStatus},
 	{"/rules", kindStatus},
 	{"/alerts", kindStatus},
@@ -95,7 +96,7 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 	o := &h.opts
 	e := &endpoint{
 		name:    prefix + route,
-		limits:  reads.Limits{ResponseBytes: o.ResponseBytes},
+		limits:  reads.Limits{ResponseBytes: o.ResponseBytes, CheckText: h.text},
 		timeout: o.Timeout,
 		source:  fmt.Sprintf("%s=%s", TimeoutFlag, o.Timeout),
 		json:    prefix != "" && route != "/read",

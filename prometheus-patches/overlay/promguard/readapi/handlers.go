@@ -23,7 +23,7 @@ import (
 type Handlers struct {
 	opts    Options
 	table   *reads.Table
-	text    *querylimit.Policy // nil: PromQL texts are not looked at.
+	text    reads.TextCheck // nil: PromQL texts are not looked at.
 	metrics *metrics
 
 	metadata, bulk, query *reads.Pool
@@ -47,7 +47,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.text = policy
+		h.text = func(texts ...string) error { return policy.CheckText(texts...).Err() }
 	}
 	h.metrics = newMetrics(h, reg)
 	return h, nil
@@ -111,6 +111,8 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	defer cancel()
 
 	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r}
+	release := func() {}
+	defer func() { release() }() // After the last byte.
 	defer bw.finish()
 	defer context.AfterFunc(ctx, bw.unblock)()
 	switch {
@@ -120,49 +122,55 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	case err != nil:
 		bw.refuse(http.StatusBadRequest, "bad_data", err)
 		return
-	case h.text != nil:
-		if err := h.text.CheckText(read.Expressions...).Err(); err != nil {
-			read.Stop(&reads.Stop{Reason: reads.ReasonText, Text: err.Error()})
-			return
-		}
+	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(r.Form["metric_name_pattern"]) != nil:
+		return
 	}
 	waited := time.Now()
-	release, err := h.table.Admit(ctx, read, e.pool, h.opts.QueueTimeout)
+	permit, err := h.table.Admit(ctx, read, e.pool, h.opts.QueueTimeout)
 	h.metrics.waited(e, time.Since(waited))
 	if err != nil {
 		return
 	}
-	defer release()
+	release = permit
 	if e.long {
 		_ = reads.Yield(ctx) // A read that has ended is the handler's affair.
 	}
 	next(bw, r.WithContext(ctx))
 }
 
+// maxBody is the largest body of a request in bytes. What people send is a tenth
+// of it; it is held in memory before the request has its turn.
+const maxBody = 4 << 20
+
 // boundBody keeps a client from sending its request for longer than the
-// request may take.
-func (*Handlers) boundBody(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if e.timeout > 0 && r.Method == http.MethodPost {
+// request may take, or more than may be held of it.
+func (h *Handlers) boundBody(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	timeout := e.timeout + writeGrace
+	if own := h.opts.ReadTimeout; own > 0 {
+		timeout = min(timeout, own)
+	}
+	if e.timeout > 0 {
 		// Writers that cannot do it, as in tests, go without.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.timeout + writeGrace))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
 	}
 }
 
 // withDeadline returns the context with the request's deadline.
 func (*Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Request) (context.Context, context.CancelFunc, error) {
 	timeout, source := e.timeout, e.source
+	if timeout == 0 {
+		return ctx, func() {}, nil // timeout= is the handler's affair.
+	}
 	own, text, err := ownTimeout(r)
 	if err != nil {
 		return ctx, func() {}, err
 	}
-	if own > 0 && (timeout == 0 || own < timeout) {
-		if timeout == 0 {
-			return ctx, func() {}, nil // The handler's affair, as without limits.
-		}
+	if own > 0 && own < timeout {
 		timeout, source = own, fmt.Sprintf("timeout=%s of the request; at most %s", text, e.source)
-	}
-	if timeout == 0 {
-		return ctx, func() {}, nil
 	}
 	stop := &reads.Stop{Reason: reads.ReasonDeadline, Text: fmt.Sprintf("%s %s was stopped at its deadline of %s (%s): narrow the selectors or the time range, set limit=, or raise the deadline",
 		r.Method, e.name, timeout, source)}
@@ -177,8 +185,9 @@ var origin = []string{"X-Dashboard-Uid", "X-Dashboard-Title", "X-Panel-Id", "X-P
 // make long is cut.
 func info(e *endpoint, r *http.Request) reads.Info {
 	i := reads.Info{Method: r.Method, Endpoint: e.name, UserAgent: cut(r.UserAgent())}
-	i.Expressions = append(i.Expressions, r.Form["query"]...)
-	i.Expressions = append(i.Expressions, r.Form["match[]"]...)
+	for _, name := range []string{"query", "match[]", "match_target"} {
+		i.Expressions = append(i.Expressions, r.Form[name]...)
+	}
 	i.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	for _, name := range origin {
 		if v := r.Header.Get(name); v != "" {

@@ -35,6 +35,8 @@ type Options struct {
 	// MinClientRate is how fast a client must read its answer, in bytes per
 	// second.
 	MinClientRate int64
+	// ReadTimeout is the server's own limit of the time to read a request.
+	ReadTimeout time.Duration
 	// CheckText refuses PromQL that costs too much to parse.
 	CheckText bool
 

@@ -47,6 +47,7 @@ type writer struct {
 	// cuttable says that a Write may be cut off when the read ends: the answer
 	// has begun, and the handler has not returned.
 	cuttable bool
+	ended    bool // The handler has returned.
 }
 
 // Unwrap is for http.ResponseController.
@@ -66,7 +67,7 @@ func (w *writer) WriteHeader(code int) {
 	}
 	// Informational headers come before the real one.
 	if w.wroteHeader = code >= http.StatusOK; w.wroteHeader {
-		w.setCuttable(true)
+		w.setCuttable()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
@@ -92,6 +93,9 @@ func (w *writer) Write(p []byte) (int, error) {
 			w.aborted = true
 			return written, w.writeError(err)
 		}
+		if w.request.ProtoMajor == 2 {
+			w.expectNothing()
+		}
 		if long {
 			_ = reads.Yield(w.ctx) // The next look at the context is for errors.
 		}
@@ -109,6 +113,16 @@ func (w *writer) expect(n int) {
 		if w.ctx.Err() == nil { // Else unblock has set the last deadline.
 			w.setWriteDeadline(time.Now().Add(writeGrace + time.Duration(n)*time.Second/time.Duration(rate)))
 		}
+	}
+}
+
+// expectNothing lets the time until the next Write be as long as it may. Over
+// HTTP/2 a write deadline that passes between two writes breaks the answer.
+func (w *writer) expectNothing() {
+	w.mtx.Lock()
+	defer w.mtx.Unlock()
+	if w.ctx.Err() == nil {
+		w.setWriteDeadline(time.Time{})
 	}
 }
 
@@ -130,16 +144,23 @@ func (w *writer) writeError(err error) error {
 func (w *writer) unblock() {
 	w.mtx.Lock()
 	defer w.mtx.Unlock()
+	if w.ended {
+		return
+	}
+	if w.request.ProtoMajor == 1 {
+		// The same for a handler that waits for the request's body.
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0))
+	}
 	if w.cuttable {
 		w.setWriteDeadline(time.Unix(1, 0))
 	}
 }
 
-func (w *writer) setCuttable(to bool) {
+func (w *writer) setCuttable() {
 	w.mtx.Lock()
-	w.cuttable = to
+	w.cuttable = true
 	w.mtx.Unlock()
-	if to && w.ctx.Err() != nil {
+	if w.ctx.Err() != nil {
 		w.unblock()
 	}
 }
@@ -148,7 +169,9 @@ func (w *writer) setCuttable(to bool) {
 // at the context may have returned early and silently, as if there was nobody
 // left to answer to.
 func (w *writer) finish() {
-	w.setCuttable(false)
+	w.mtx.Lock()
+	w.ended = true
+	w.mtx.Unlock()
 	switch {
 	case w.ctx.Err() == nil || w.replaced || w.aborted:
 	case w.wroteHeader:
@@ -156,6 +179,8 @@ func (w *writer) finish() {
 		w.aborted = true
 	case reads.Stopped(w.ctx) != nil:
 		w.WriteHeader(http.StatusOK) // Replaced by the reason.
+	default:
+		w.aborted = true // The client has left, perhaps only half: no answer is not an empty one.
 	}
 	w.handlers.metrics.finished(w)
 	if w.aborted {

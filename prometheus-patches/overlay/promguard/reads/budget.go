@@ -46,7 +46,7 @@ func NewBudget(total int64) *Budget {
 	return &Budget{
 		total:   total,
 		perRead: total / 2,
-		small:   total / 64,
+		small:   max(total/64, 2*admitBytes),
 		large:   total - total/4,
 		reads:   map[*Read]struct{}{},
 		leaving: map[*Read]struct{}{},
@@ -119,17 +119,24 @@ func (b *Budget) fits(r *Read, n int64) bool {
 // wait lets go of the lock until memory is given back or the context ends.
 func (b *Budget) wait(ctx context.Context) error {
 	b.waiting++
-	defer func() { b.waiting-- }()
 	if b.waiting == len(b.reads) {
 		b.makeRoom()
 	}
 	freed := b.freed
 	b.mtx.Unlock()
-	defer b.mtx.Lock()
+	err := waitFor(ctx, freed)
+	b.mtx.Lock()
+	if freed == b.freed { // Else nobody waits: release has woken all.
+		b.waiting--
+	}
+	return err
+}
+
+func waitFor(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-freed:
+	case <-c:
 		return nil
 	}
 }
@@ -181,7 +188,7 @@ func (b *Budget) relieve(live, limit int64) bool {
 		return true
 	}
 	r := b.largest()
-	if r == nil || r.held < reliefBytes {
+	if r == nil || r.held < min(reliefBytes, b.total/8) {
 		return false
 	}
 	b.leaving[r] = struct{}{}
@@ -198,6 +205,7 @@ func (b *Budget) release(r *Read) {
 	r.held = 0
 	delete(b.reads, r)
 	delete(b.leaving, r)
+	b.waiting = 0
 	close(b.freed)
 	b.freed = make(chan struct{})
 }

@@ -28,6 +28,9 @@ func (b *Budget) Watch(ctx context.Context) {
 	ticker := time.NewTicker(pressureInterval)
 	defer ticker.Stop()
 	m := newMemory()
+	// notBefore is the first garbage collection that shows what the last stop has
+	// freed.
+	notBefore := uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,8 +40,9 @@ func (b *Budget) Watch(ctx context.Context) {
 		if b.Held() == 0 {
 			continue
 		}
-		if live, limit := m.read(); float64(live) > pressureShare*float64(limit) {
-			b.relieve(live, limit)
+		live, limit, cycle := m.read()
+		if cycle >= notBefore && float64(live) > pressureShare*float64(limit) && b.relieve(live, limit) {
+			notBefore = cycle + 2
 		}
 	}
 }
@@ -53,16 +57,17 @@ func newMemory() memory {
 		{Name: "/memory/classes/metadata/mspan/inuse:bytes"},
 		{Name: "/memory/classes/metadata/other:bytes"},
 		{Name: "/gc/gomemlimit:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
 	}}
 }
 
-// read returns the memory in use after the last garbage collection, and the
-// limit, in bytes.
-func (m memory) read() (live, limit int64) {
+// read returns the memory in use after the last garbage collection and the
+// limit, in bytes, and how many collections there have been.
+func (m memory) read() (live, limit int64, cycle uint64) {
 	metrics.Read(m.samples)
-	last := len(m.samples) - 1
+	last := len(m.samples) - 2
 	for _, s := range m.samples[:last] {
 		live += int64(s.Value.Uint64())
 	}
-	return live, int64(min(m.samples[last].Value.Uint64(), math.MaxInt64))
+	return live, int64(min(m.samples[last].Value.Uint64(), math.MaxInt64)), m.samples[last+1].Value.Uint64()
 }

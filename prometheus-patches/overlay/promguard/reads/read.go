@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -27,12 +28,18 @@ type Limits struct {
 	// ResponseBytes refuses an answer of PromQL, exemplars, remote read or
 	// federation that is larger, in bytes before compression.
 	ResponseBytes int64
-	// Exempt says that the read never waits for memory and is not counted.
+	// CheckText is called before anything is parsed or compiled. Nil checks
+	// nothing.
+	CheckText TextCheck
+	// Exempt says that the read waits for neither memory nor a processor.
 	Exempt bool
 	// SeriesBytes is the memory in bytes that each selected series is reckoned
 	// to hold until the end of the read.
 	SeriesBytes int64
 }
+
+// TextCheck returns an error if PromQL texts cost too much to parse.
+type TextCheck func(texts ...string) error
 
 // Info says what is read and for whom.
 type Info struct {
@@ -184,6 +191,30 @@ func Stopped(ctx context.Context) *Stop {
 		return s
 	}
 	return nil
+}
+
+// CheckTexts stops the read if its PromQL texts cost too much to parse, and
+// returns why.
+func (r *Read) CheckTexts(texts ...string) error {
+	if r.CheckText == nil {
+		return nil
+	}
+	err := r.CheckText(texts...)
+	if err == nil {
+		return nil
+	}
+	stop := &Stop{ReasonText, err.Error()}
+	r.Stop(stop)
+	return stop
+}
+
+// CheckRegexes is CheckTexts for regular expressions that are not part of PromQL.
+func (r *Read) CheckRegexes(regexes []string) error {
+	texts := make([]string, len(regexes))
+	for i, re := range regexes {
+		texts[i] = "{x=~" + strconv.Quote(re) + "}"
+	}
+	return r.CheckTexts(texts...)
 }
 
 // CheckResponse stops the read if its answer would have more than the bytes that

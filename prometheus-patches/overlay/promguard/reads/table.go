@@ -34,9 +34,9 @@ func NewTable(budget *Budget) *Table {
 // read is stopped, and when remove is called, which the caller does once, when
 // the last byte has been written or given up.
 func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, readCtx context.Context, remove func()) {
-	r := &Read{Info: info, Limits: limits, Started: time.Now(), turns: t.Turns, done: make(chan struct{})}
+	r := &Read{Info: info, Limits: limits, Started: time.Now(), done: make(chan struct{})}
 	if !limits.Exempt {
-		r.budget = t.Budget
+		r.budget, r.turns = t.Budget, t.Turns
 	}
 	ctx = context.WithValue(ctx, contextKey{}, r)
 	ctx, r.cancel = context.WithCancelCause(ctx)

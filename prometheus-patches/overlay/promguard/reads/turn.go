@@ -134,7 +134,7 @@ func (t *Turns) steal(w *waiter) {
 		return // Its turn has come in the meantime.
 	}
 	t.waiters = slices.Delete(t.waiters, i, i+1)
-	if len(t.holders) == t.n {
+	if len(t.holders) == t.n && !slices.Contains(t.holders, w.read) {
 		t.holders = t.holders[1:]
 	}
 	t.begin(w)

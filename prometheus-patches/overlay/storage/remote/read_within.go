@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"net/http"
 
@@ -25,6 +26,31 @@ func readConcurrency(n int) int {
 		return math.MaxInt32 // Permits have no size, however many there are.
 	}
 	return n
+}
+
+// maxReadQueries is the most queries that a limited remote read request may have.
+const maxReadQueries = 1000
+
+// checkReadRequest returns an error if the request costs too much before its
+// first series: by the number of its queries, or by regular expressions, which
+// are compiled at once.
+func checkReadRequest(ctx context.Context, req *prompb.ReadRequest) error {
+	read := reads.FromContext(ctx)
+	if read == nil {
+		return nil
+	}
+	if len(req.Queries) > maxReadQueries {
+		return fmt.Errorf("the request has %d queries, and at most %d are allowed", len(req.Queries), maxReadQueries)
+	}
+	var regexes []string
+	for _, q := range req.Queries {
+		for _, m := range q.Matchers {
+			if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+				regexes = append(regexes, m.Value)
+			}
+		}
+	}
+	return read.CheckRegexes(regexes)
 }
 
 // Bytes that ToQueryResult holds for each sample: a slice that grows, and the
@@ -53,6 +79,26 @@ type accountedSet struct {
 	read *reads.Read
 	// due is what has been read and not reserved yet, in bytes.
 	due int64
+	err error
+}
+
+// Next implements storage.SeriesSet.
+func (s *accountedSet) Next() bool {
+	if s.SeriesSet.Next() {
+		return true
+	}
+	n := s.due
+	s.due = 0
+	s.err = s.read.Reserve(s.ctx, n)
+	return false
+}
+
+// Err implements storage.SeriesSet.
+func (s *accountedSet) Err() error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.SeriesSet.Err()
 }
 
 func (s *accountedSet) At() storage.Series { return accountedSeries{s.SeriesSet.At(), s} }

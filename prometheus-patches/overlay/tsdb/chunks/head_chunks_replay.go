@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -119,27 +120,46 @@ func (cdm *ChunkDiskMapper) DiscardWritten(last int) error {
 	defer cdm.evtlPosMtx.Unlock()
 	cdm.writePathMtx.Lock()
 	defer cdm.writePathMtx.Unlock()
-	if cdm.curFile == nil {
-		return nil
-	}
-	err := cdm.curFile.Close()
-	cdm.readPathMtx.Lock()
-	defer cdm.readPathMtx.Unlock()
-	for seq := range cdm.mmappedChunkFiles {
-		if seq <= last {
-			continue
-		}
-		err = errors.Join(err, cdm.closers[seq].Close(), os.Remove(segmentFile(cdm.dir.Name(), seq)))
-		delete(cdm.mmappedChunkFiles, seq)
-		delete(cdm.closers, seq)
+	if cdm.curFile != nil {
+		_ = cdm.curFile.Close() // It is deleted; a cut that failed has closed it already.
 	}
 	cdm.curFile, cdm.curFileSequence, cdm.curFileMaxt = nil, 0, 0
 	cdm.curFileOffset.Store(0)
-	cdm.chkWriter.Reset(nil)
+	if cdm.chkWriter != nil {
+		cdm.chkWriter.Reset(nil)
+	}
 	cdm.chunkBuffer.clear()
 	cdm.evtlPos = chunkPos{seq: uint64(last)}
-	if err != nil {
+	if err := cdm.deleteAfter(last); err != nil {
 		return fmt.Errorf("discard written head chunk files: %w", err)
+	}
+	return nil
+}
+
+// deleteAfter deletes the files with a number greater than last, the newest
+// first: whatever stops it, the files that are left have no gap, with which no
+// mapper could be opened again.
+func (cdm *ChunkDiskMapper) deleteAfter(last int) error {
+	cdm.readPathMtx.Lock()
+	defer cdm.readPathMtx.Unlock()
+	files, err := listChunkFiles(cdm.dir.Name())
+	if err != nil {
+		return err
+	}
+	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(files))) {
+		if seq <= last {
+			return nil
+		}
+		if c, ok := cdm.closers[seq]; ok {
+			if err := c.Close(); err != nil {
+				return err
+			}
+			delete(cdm.mmappedChunkFiles, seq)
+			delete(cdm.closers, seq)
+		}
+		if err := os.Remove(files[seq]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
