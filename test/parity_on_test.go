@@ -17,7 +17,10 @@ import (
 // below every limit, so that it must answer as stock does, but for the exceptions.
 func onBuild() build {
 	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
-		"INFO promguard":                                             true,
+		"INFO promguard": true,
+		`INFO "WAL checkpoint and segments loaded"`:                  true, // Where stock logs each.
+		`INFO "WAL segment loaded"`:                                  true,
+		`INFO "WAL checkpoint loaded"`:                               true,
 		`INFO "Memory budget for reads"`:                             true,
 		`INFO "WAL replay uses all processors"`:                      true,
 		`INFO "WAL replay uses fewer processors"`:                    true,
@@ -56,7 +59,7 @@ var onExceptions = []exception{
 		why: "the status of the replay says in addition how far it is in bytes",
 		of:  func(r request) bool { return r.path() == api+"/status/walreplay" },
 		meant: func(a reply) bool {
-			return a.status == "HTTP/1.1 200 OK" && strings.Contains(a.body, `"percent":`)
+			return strings.HasSuffix(a.status, " 200 OK") && strings.Contains(a.body, `"percent":`)
 		},
 	},
 	{

@@ -62,7 +62,7 @@ type build struct {
 	name   string
 	binary string
 	flags  []string
-	// mayLog holds the messages that stock does not log.
+	// mayLog holds the messages that only one of the build and stock may log.
 	mayLog map[string]bool
 	// exceptions are the requests that are meant to be answered differently.
 	exceptions []exception

@@ -144,14 +144,7 @@ func (w *writer) writeError(err error) error {
 func (w *writer) unblock() {
 	w.mtx.Lock()
 	defer w.mtx.Unlock()
-	if w.ended {
-		return
-	}
-	if w.request.ProtoMajor == 1 {
-		// The same for a handler that waits for the request's body.
-		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0))
-	}
-	if w.cuttable {
+	if w.cuttable && !w.ended {
 		w.setWriteDeadline(time.Unix(1, 0))
 	}
 }
