@@ -49,18 +49,18 @@ func withParam(path, param string) func(request) bool {
 var volatiles = []volatile{
 	{name: "when a target was scraped, and how long it took", of: path(api + "/targets"), fields: jsonFields("lastScrape", "lastScrapeDuration")},
 	{name: "when a rule was evaluated, and how long it took", of: path(api + "/rules"), fields: jsonFields("lastEvaluation", "evaluationTime", "activeAt")},
-	{name: "the order of a target's metadata", of: path(api + "/targets/metadata"), clean: sortTargets},
+	{name: "the order of a target's metadata", of: path(api + "/targets/metadata"), clean: sortTargets, seldom: true},
 	{name: "since when an alert is active", of: path(api + "/alerts"), fields: jsonFields("activeAt"), seldom: true},
 	{name: "the process and its start", of: path(api + "/status/runtimeinfo"), fields: jsonFields("startTime", "CWD", "serverTime", "goroutineCount", "lastConfigTime")},
-	{name: "the newest sample, which is of the last scrape, and the order of equal counts", of: path(api + "/status/tsdb"), fields: jsonFields("maxTime", "chunkCount"), clean: sortCounts},
-	{name: "the samples of scrapes and rules that are federated", of: path("/federate"), fields: []*regexp.Regexp{regexp.MustCompile(`(?m)^[^#\n]*job="(?:target|nobody|rules)"[^}]*\} (\S+ \d+)$`)}},
+	{name: "the newest sample, which is of the last scrape, and the order of equal counts", of: path(api + "/status/tsdb"), fields: jsonFields("maxTime", "chunkCount"), clean: sortCounts, seldom: true},
+	{name: "the samples of scrapes and rules that are federated", of: path("/federate"), fields: []*regexp.Regexp{regexp.MustCompile(`(?m)^[^#\n]*job="(?:target|nobody|rules)"[^}]*\} (\S+ \d+)$`)}, seldom: true},
 	{name: "how long a query took", of: withParam(api+"/query", "stats"), fields: []*regexp.Regexp{regexp.MustCompile(`"timings":(\{[^}]*\})`)}},
 	{name: "how long a range query took", of: withParam(api+"/query_range", "stats"), fields: []*regexp.Regexp{regexp.MustCompile(`"timings":(\{[^}]*\})`)}},
-	{name: "the time of a query that names none", of: timeless, fields: []*regexp.Regexp{regexp.MustCompile(`"value":\[([-+.eE0-9]+),`), regexp.MustCompile(`"result":\[([-+.eE0-9]+),`)}},
+	{name: "the time of a query that names none", of: timeless, fields: []*regexp.Regexp{regexp.MustCompile(`"value":\[([-+.eE0-9]+),`), regexp.MustCompile(`"result":\[([-+.eE0-9]+),`)}, seldom: true},
 	{name: "the values of the server's own metrics", of: path("/metrics"), clean: seriesOf},
 	{name: "what the process does at the moment", of: path("/debug/pprof/", "/debug/pprof/goroutine"), clean: func(string) string { return "" }},
 	{name: "the name of a snapshot", of: path(api + "/admin/tsdb/snapshot"), fields: jsonFields("name")},
-	{name: "the time of a notification", of: path(api+"/notifications", api+"/notifications/live"), fields: jsonFields("date")},
+	{name: "the time of a notification", of: path(api+"/notifications", api+"/notifications/live"), fields: jsonFields("date"), seldom: true},
 }
 
 func timeless(r request) bool {
@@ -107,6 +107,9 @@ func seriesOf(body string) string {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.Contains(line, `handler="/-/ready"`) {
 			continue // The tests ask until it is ready.
+		}
+		if strings.Contains(line, "prometheus_target_interval_length_seconds") {
+			continue // It is there from the second scrape on.
 		}
 		if !strings.HasPrefix(line, "#") {
 			line = line[:max(0, strings.LastIndexByte(line, ' '))]

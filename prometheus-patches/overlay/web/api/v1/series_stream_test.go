@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
@@ -28,7 +29,7 @@ import (
 )
 
 // seriesAPI returns the API over a storage with n series.
-func seriesAPI(t *testing.T, n int) *API {
+func seriesAPI(t testing.TB, n int) *API {
 	t.Helper()
 	store := teststorage.New(t)
 	app := store.Appender(t.Context())
@@ -163,5 +164,30 @@ func TestSelectionThatFailsGivesAnErrorOrABrokenAnswer(t *testing.T) {
 			continue
 		}
 		require.Contains(t, rec.Body.String(), `"errorType":"execution","error":"a broken block"`)
+	}
+}
+
+// What a limited request pays for a query that is far from every limit.
+func BenchmarkQueryWithinLimits(b *testing.B) {
+	api := seriesAPI(b, 20000)
+	api.QueryEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: api.parser})
+	target := "/query_range?" + url.Values{"query": {`sum by (even) (m1)`}, "start": {"0"}, "end": {"60"}, "step": {"1"}}.Encode()
+	table := reads.NewTable(reads.NewBudget(1 << 30))
+	table.Turns = reads.NewTurns(1)
+	_, limitedCtx, remove := table.Add(b.Context(), reads.Info{}, reads.Limits{SeriesBytes: 1, ResponseBytes: 1 << 30})
+	b.Cleanup(remove)
+	for name, ctx := range map[string]context.Context{"off": b.Context(), "on": limitedCtx} {
+		b.Run("limits="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				req := httptest.NewRequest(http.MethodGet, target, http.NoBody).WithContext(ctx)
+				result := api.queryRange(req)
+				if result.err != nil {
+					b.Fatal(result.err.err)
+				}
+				api.respond(httptest.NewRecorder(), req, result.data, result.warnings, "")
+				result.finalizer()
+			}
+		})
 	}
 }
