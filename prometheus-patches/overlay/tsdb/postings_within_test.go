@@ -172,3 +172,44 @@ func TestSelectWithinStopsAReadThatNeedsMoreMemoryThanItMayHave(t *testing.T) {
 		})
 	}
 }
+
+func TestSelectionIsAccountedForToItsLastSeries(t *testing.T) {
+	for _, n := range []int{1, checkPostingsEvery - 1, checkPostingsEvery, 3*checkPostingsEvery + 1} {
+		table := reads.NewTable(reads.NewBudget(1 << 30))
+		_, ctx, remove := table.Add(t.Context(), reads.Info{}, reads.Limits{SeriesBytes: 84})
+		_, err := index.ExpandPostings(selected(ctx, n, nil))
+		require.NoError(t, err)
+		read := table.List()[0]
+		require.EqualValues(t, n, read.Series)
+		require.EqualValues(t, 100*n, read.ReservedBytes)
+		remove()
+	}
+}
+
+func TestSelectionsPointsAreThoseOfTheStepsOrOfARangeThatStandsAlone(t *testing.T) {
+	db := newTestDB(t)
+	app := db.Appender(t.Context())
+	for _, ts := range []int64{0, 60_000} {
+		_, err := app.Append(0, labels.FromStrings("__name__", "m"), ts, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	head, err := db.Head().Index()
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name  string
+		hints *storage.SelectHints
+		index IndexReader
+		want  int64
+	}{
+		{name: "no hints", want: 1},
+		{name: "instant", hints: &storage.SelectHints{End: 1e6}, want: 1},
+		{name: "steps", hints: &storage.SelectHints{End: 600_000, Step: 1000}, want: 601},
+		{name: "steps in the head alone", hints: &storage.SelectHints{Start: -600_000, End: 600_000, Step: 1000}, index: head, want: 61},
+		{name: "steps beside the head", hints: &storage.SelectHints{Start: 100_000, End: 600_000, Step: 1000}, index: head, want: 1},
+		{name: "range selector", hints: &storage.SelectHints{End: 600_000, Range: 600_000}, want: 40},
+		{name: "function over a range", hints: &storage.SelectHints{End: 600_000, Range: 600_000, Func: "rate"}, want: 1},
+	} {
+		require.Equal(t, tc.want, pointsOf(tc.hints, tc.index), tc.name)
+	}
+}

@@ -5,6 +5,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -112,4 +113,37 @@ func TestReadConcurrencyOfZeroIsNoLimit(t *testing.T) {
 	require.Equal(t, 10, readConcurrency(10))
 	require.Greater(t, readConcurrency(0), 1<<20)
 	require.NotNil(t, NewReadHandler(nil, nil, nil, nil, 0, 0, 0))
+}
+
+func TestSamplesOfSmallQueriesAreAccountedFor(t *testing.T) {
+	table := reads.NewTable(reads.NewBudget(1 << 30))
+	_, ctx, remove := table.Add(t.Context(), reads.Info{}, reads.Limits{})
+	defer remove()
+	for range 3 {
+		_, _, err := ToQueryResult(accountSamples(ctx, fixedSet(2, 5)), 0)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 3*2*5*floatBytes, table.List()[0].ReservedBytes)
+}
+
+func TestReadRequestThatCostsTooMuchIsRefusedBeforeItsFirstSeries(t *testing.T) {
+	many := &prompb.ReadRequest{Queries: make([]*prompb.Query, maxReadQueries+1)}
+	regex := &prompb.ReadRequest{Queries: []*prompb.Query{{Matchers: []*prompb.LabelMatcher{
+		{Type: prompb.LabelMatcher_EQ, Name: "a", Value: "equal"},
+		{Type: prompb.LabelMatcher_RE, Name: "b", Value: "x{1000}"},
+	}}}}
+	var seen []string
+	ctx := limited(t, 1<<30, reads.Limits{CheckText: func(texts ...string) error {
+		seen = append(seen, texts...)
+		if len(texts) > 0 {
+			return errors.New("too large a regex")
+		}
+		return nil
+	}})
+	require.ErrorContains(t, checkReadRequest(ctx, many), "1001 queries")
+	require.NoError(t, checkReadRequest(ctx, &prompb.ReadRequest{}))
+	require.ErrorContains(t, checkReadRequest(ctx, regex), "too large a regex")
+	require.Equal(t, []string{`{x=~"x{1000}"}`}, seen)
+	require.Equal(t, reads.ReasonText, reads.Stopped(ctx).Reason)
+	require.NoError(t, checkReadRequest(t.Context(), many), "only limited requests are looked at")
 }
