@@ -154,6 +154,7 @@ func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 }
 
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
+	t.Setenv("GOGC", "off") // A collection after the client has left would be counted as work for it.
 	p := clusterServer(t, "--guard.metadata-max-results=off")
 	g := guard(t, p)
 	inFlight := func() float64 {
@@ -175,19 +176,28 @@ func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 			require.Equal(t, http.StatusOK, get(t, target).code)
 			whole := p.cpu(t) - before
 
-			leave(t, target, func() bool { return inFlight() > 0 })
-			left := time.Now()
-			before = p.cpu(t)
-			require.Eventually(t, func() bool { return inFlight() == 0 }, 5*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
-			took := time.Since(left)
-			time.Sleep(300 * time.Millisecond)
-			used := p.cpu(t) - before
-			// A garbage collection may fall into the time after.
-			require.Less(t, used, max(whole/2, 300*time.Millisecond), "the server works on for a client that has left")
-			t.Logf("out of flight %s after the client left, %s of CPU since, where the whole answer takes %s", took, used, whole)
+			used := cpuAfterLeaving(t, p, target, inFlight)
+			// The polls of the metrics are counted too, and a busy machine
+			// makes any of it dearer, but not three times in a row.
+			for range 2 {
+				used = min(used, cpuAfterLeaving(t, p, target, inFlight))
+			}
+			require.LessOrEqual(t, used, 100*time.Millisecond, "the server works on for a client that has left")
+			t.Logf("%s of CPU since the client left, where the whole answer takes %s", used, whole)
 		})
 	}
 	require.Zero(t, metric(t, g.telemetry, "promguard_requests_in_flight", nil))
+}
+
+// cpuAfterLeaving returns the processor time that the server uses after a
+// client has left in the middle of a request.
+func cpuAfterLeaving(t *testing.T, p *server, target string, inFlight func() float64) time.Duration {
+	t.Helper()
+	leave(t, target, func() bool { return inFlight() > 0 })
+	before := p.cpu(t)
+	require.Eventually(t, func() bool { return inFlight() == 0 }, 5*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
+	time.Sleep(300 * time.Millisecond)
+	return p.cpu(t) - before
 }
 
 func TestGuardAnswersInTheEnvelopeWhenTheServerBehindIsGone(t *testing.T) {

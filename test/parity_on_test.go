@@ -18,13 +18,14 @@ import (
 func onBuild() build {
 	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard": true,
-		`INFO "WAL checkpoint and segments loaded"`:                  true, // Where stock logs each.
-		`INFO "WAL segment loaded"`:                                  true,
-		`INFO "WAL checkpoint loaded"`:                               true,
-		`INFO "Memory budget for reads"`:                             true,
-		`INFO "WAL replay uses all processors"`:                      true,
-		`INFO "WAL replay uses fewer processors"`:                    true,
-		`INFO "WAL replay has ended, all processors are used again"`: true,
+		`INFO "WAL checkpoint and segments loaded"`: true, // Where stock logs each.
+		`INFO "WAL segment loaded"`:                 true,
+		`INFO "WAL checkpoint loaded"`:              true,
+		`INFO "Memory budget for reads"`:            true,
+		`INFO "WAL replay uses all processors"`:     true,
+		`INFO "GOMAXPROCS is raised, so that garbage is collected beside the requests and not between them"`: true,
+		`INFO "WAL replay uses fewer processors"`:                                                            true,
+		`INFO "WAL replay has ended, all processors are used again"`:                                         true,
 	}}
 }
 
@@ -79,10 +80,24 @@ var onExceptions = []exception{
 		},
 	},
 	{
-		why: "promguard's own metrics and routes, and the routes that have answered what is malformed with 400",
+		why:  "GOMAXPROCS is raised on small machines",
+		of:   path(api + "/status/runtimeinfo"),
+		hide: func(body string) string { return gomaxprocs.ReplaceAllString(body, "") },
+	},
+	{
+		why: "what is not enabled is unavailable, not a defect of the server",
+		of: func(r request) bool {
+			return strings.HasPrefix(r.path(), api+"/search/") || strings.HasPrefix(r.path(), api+"/admin/")
+		},
+		meant: func(a reply) bool {
+			return strings.HasSuffix(a.status, " 503 Service Unavailable") && strings.Contains(a.body, `"errorType":"unavailable"`)
+		},
+	},
+	{
+		why: "promguard's own metrics and routes, and the routes that have answered what is malformed with 400, or what is unavailable with 503",
 		of:  path("/metrics"),
 		hide: func(body string) string {
-			return requestsWith400.ReplaceAllString(promguardSeries.ReplaceAllString(body, ""), "")
+			return requestsRefused.ReplaceAllString(promguardSeries.ReplaceAllString(body, ""), "")
 		},
 	},
 }
@@ -91,7 +106,8 @@ var (
 	badTimeout       = regexp.MustCompile(`[?&]timeout=(x|nonsense|soon|0|-1|-1s|1e30)(&|$)`)
 	severalSelectors = regexp.MustCompile(`match(%5B%5D|\[\])=.*&match(%5B%5D|\[\])=`)
 	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(promguard_|.*handler="/api/v1/status/guard/).*(\n|$)`)
-	requestsWith400  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="400",.*(\n|$)`)
+	gomaxprocs       = regexp.MustCompile(`"GOMAXPROCS":\d+`)
+	requestsRefused  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="(400|500|503)",.*(\n|$)`)
 )
 
 // malformedForm says that net/http cannot parse the request's form, or may not:

@@ -29,6 +29,7 @@ var guardOff = map[string]string{
 	"guard.metadata-max-bytes":    "off",
 	"guard.metadata-max-results":  "off",
 	"guard.min-client-rate":       "off",
+	"guard.min-gomaxprocs":        "off",
 	"guard.query-concurrency":     "off",
 	"guard.query-text-limits":     no,
 	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.

@@ -19,8 +19,8 @@ const Word = "become"
 
 // Options are set before the program starts.
 type Options struct {
-	// Nice is added to the priority: 0 to 19, the higher the later it runs.
-	Nice int
+	// Idle gives the program only the processor time that nobody else wants.
+	Idle bool
 	// Procs is the cgroup.procs file of a cgroup to join; empty joins none.
 	Procs string
 }
@@ -32,7 +32,7 @@ func Command(o Options, path string, args ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, append([]string{Word, strconv.Itoa(o.Nice), o.Procs, path}, args...)...)
+	cmd := exec.Command(self, append([]string{Word, strconv.FormatBool(o.Idle), o.Procs, path}, args...)...)
 	// Tests run this program under another file's name.
 	cmd.Args[0] = "oomstorm"
 	cmd.SysProcAttr = childAttr()
@@ -45,12 +45,14 @@ func Become(args []string) error {
 	if len(args) < 3 {
 		return errors.New("become is for oomstorm's own use")
 	}
-	nice, err := strconv.Atoi(args[0])
+	idle, err := strconv.ParseBool(args[0])
 	if err != nil {
 		return err
 	}
-	if err := addNice(nice); err != nil {
-		return fmt.Errorf("lowering the priority: %w", err)
+	if idle {
+		if err := beIdle(); err != nil {
+			return fmt.Errorf("lowering the priority: %w", err)
+		}
 	}
 	if procs := args[1]; procs != "" {
 		f, err := os.OpenFile(procs, os.O_WRONLY, 0)

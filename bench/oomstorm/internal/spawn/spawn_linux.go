@@ -6,6 +6,8 @@ package spawn
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // childAttr puts a process into a group of its own, so that a terminal's Ctrl-C
@@ -14,17 +16,11 @@ func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// addNice changes the calling thread, which is the one that survives become.
-func addNice(n int) error {
-	if n == 0 {
-		return nil
-	}
-	// The system call returns 20 minus the nice value.
-	now, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
-	if err != nil {
-		return err
-	}
-	return syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(19, 20-now+n))
+// beIdle changes the calling thread, which is the one that survives become. A
+// thread of this class gives way at once when any other wakes; one that is only
+// nice may run on for its time slice, some 4 ms.
+func beIdle() error {
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_IDLE}, 0)
 }
 
 func become(path string, args []string) error { return syscall.Exec(path, args, os.Environ()) }

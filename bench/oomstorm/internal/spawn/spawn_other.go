@@ -12,6 +12,6 @@ import (
 
 func childAttr() *syscall.SysProcAttr { return nil }
 
-func addNice(int) error { return errors.ErrUnsupported }
+func beIdle() error { return errors.ErrUnsupported }
 
 func become(string, []string) error { return errors.ErrUnsupported }

@@ -1,6 +1,8 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package spawn
 
 import (
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func init() { runtime.LockOSThread() }
@@ -27,26 +30,14 @@ func TestMain(m *testing.M) {
 }
 
 func TestProgramHasItsPriorityAndCgroupFromTheStart(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("priorities and cgroups are Linux's")
-	}
-	nice := func() int {
-		out, err := Command(Options{}, "/bin/sh", "-c", "nice")
-		require.NoError(t, err)
-		b, err := out.Output()
-		require.NoError(t, err)
-		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		require.NoError(t, err)
-		return n
-	}()
 	procs := filepath.Join(t.TempDir(), "cgroup.procs")
 	require.NoError(t, os.WriteFile(procs, nil, 0o666))
-	cmd, err := Command(Options{Nice: 5, Procs: procs}, "/bin/sh", "-c", "echo $$; nice")
+	cmd, err := Command(Options{Idle: true, Procs: procs}, "/bin/sh", "-c", "echo $$; cut -d' ' -f41 /proc/self/stat")
 	require.NoError(t, err)
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	lines := strings.Fields(string(out))
-	require.Equal(t, strconv.Itoa(min(19, nice+5)), lines[1])
+	require.Equal(t, strconv.Itoa(unix.SCHED_IDLE), lines[1])
 	joined, err := os.ReadFile(procs)
 	require.NoError(t, err)
 	require.Equal(t, lines[0], string(joined), "the process that joined is the program")

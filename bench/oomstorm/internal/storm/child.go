@@ -19,10 +19,6 @@ import (
 // ChildWord is the first argument that has this program be the clients.
 const ChildWord = "clients"
 
-// childNice lowers the clients' priority, so that they take no CPU time that the
-// server could use.
-const childNice = 10
-
 // RunChild is the clients' process: it reads a Config from in, storms until in
 // ends, and writes the Result to out.
 func RunChild(in io.Reader, out io.Writer) error {
@@ -40,8 +36,9 @@ func RunChild(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(Run(ctx, c))
 }
 
-// RunInChild storms in a process of its own, of lower priority, until ctx ends.
-// No process is left when it returns.
+// RunInChild storms in a process of its own until ctx ends. It takes no CPU time
+// that the server could use: real clients are on other machines. No process is
+// left when it returns.
 func RunInChild(ctx context.Context, c Config) (Result, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,7 +47,7 @@ func RunInChild(ctx context.Context, c Config) (Result, error) {
 	// The parent-death signal is sent when the starting thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd, err := spawn.Command(spawn.Options{Nice: childNice}, self, ChildWord)
+	cmd, err := spawn.Command(spawn.Options{Idle: true}, self, ChildWord)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// turn is how long a read that runs for long keeps its processor when others
-	// wait for it.
+	// turn is how long a read that runs for long keeps its processor before the
+	// network is polled, and others that wait for it have their turn.
 	turn = time.Millisecond
 	// turnPatience is how long a read waits before it takes the turn of the one
 	// that has had it longest, which may have come to wait for something else: a
@@ -24,10 +24,13 @@ const (
 // Turns keeps reads that run for long from taking every processor. Go polls the
 // network only when a processor has nothing else to do, or every 10 ms: with
 // all of them busy, each step of a small query, a scrape or a health check waits
-// for so long. Turns are given in the order in which they were asked for. A nil
-// *Turns lets every read run. Safe for concurrent use.
+// for so long. The processor that is left may be busy with a scrape or a
+// collection of garbage, so the network is polled after every turn as well.
+// Turns are given in the order in which they were asked for. A nil *Turns lets
+// every read run. Safe for concurrent use.
 type Turns struct {
-	n int
+	n    int
+	poll *poller
 
 	mtx sync.Mutex
 	// holders are the reads that have a turn, the longest first.
@@ -46,12 +49,15 @@ func NewTurns(n int) *Turns {
 	if n <= 0 {
 		return nil
 	}
-	return &Turns{n: n}
+	return &Turns{n: n, poll: newPoller()}
 }
 
 // take waits for a turn of the read, or goes on with the one that it has if
 // nobody else waits.
 func (t *Turns) take(ctx context.Context, r *Read) {
+	if t.isOver(r) {
+		t.poll.now() // It still has its turn: no other takes the processor.
+	}
 	w := t.ask(r)
 	if w == nil {
 		runtime.Gosched() // Short requests need no turn.
@@ -76,7 +82,11 @@ func (t *Turns) ask(r *Read) *waiter {
 	t.mtx.Lock()
 	defer t.mtx.Unlock()
 	if slices.Contains(t.holders, r) {
-		if len(t.waiters) == 0 || time.Since(r.turnSince) < turn {
+		switch {
+		case time.Since(r.turnSince) < turn:
+			return nil
+		case len(t.waiters) == 0:
+			r.turnSince = time.Now()
 			return nil
 		}
 		t.end(r)
@@ -90,6 +100,16 @@ func (t *Turns) ask(r *Read) *waiter {
 	default:
 		return w
 	}
+}
+
+// isOver says whether the read has a turn that is over.
+func (t *Turns) isOver(r *Read) bool {
+	if t == nil {
+		return false
+	}
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	return slices.Contains(t.holders, r) && time.Since(r.turnSince) >= turn
 }
 
 // grant gives the free turns to who waits.
