@@ -18,14 +18,13 @@ import (
 func onBuild() build {
 	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard": true,
-		`INFO "WAL checkpoint and segments loaded"`: true, // Where stock logs each.
-		`INFO "WAL segment loaded"`:                 true,
-		`INFO "WAL checkpoint loaded"`:              true,
-		`INFO "Memory budget for reads"`:            true,
-		`INFO "WAL replay uses all processors"`:     true,
-		`INFO "GOMAXPROCS is raised, so that garbage is collected beside the requests and not between them"`: true,
-		`INFO "WAL replay uses fewer processors"`:                                                            true,
-		`INFO "WAL replay has ended, all processors are used again"`:                                         true,
+		`INFO "WAL checkpoint and segments loaded"`:                  true, // Where stock logs each.
+		`INFO "WAL segment loaded"`:                                  true,
+		`INFO "WAL checkpoint loaded"`:                               true,
+		`INFO "Memory budget for reads"`:                             true,
+		`INFO "WAL replay uses all processors"`:                      true,
+		`INFO "WAL replay uses fewer processors"`:                    true,
+		`INFO "WAL replay has ended, all processors are used again"`: true,
 	}}
 }
 
@@ -80,11 +79,6 @@ var onExceptions = []exception{
 		},
 	},
 	{
-		why:  "GOMAXPROCS is raised on small machines",
-		of:   path(api + "/status/runtimeinfo"),
-		hide: func(body string) string { return gomaxprocs.ReplaceAllString(body, "") },
-	},
-	{
 		why: "what is not enabled is unavailable, not a defect of the server",
 		of: func(r request) bool {
 			return strings.HasPrefix(r.path(), api+"/search/") || strings.HasPrefix(r.path(), api+"/admin/")
@@ -106,7 +100,6 @@ var (
 	badTimeout       = regexp.MustCompile(`[?&]timeout=(x|nonsense|soon|0|-1|-1s|1e30)(&|$)`)
 	severalSelectors = regexp.MustCompile(`match(%5B%5D|\[\])=.*&match(%5B%5D|\[\])=`)
 	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(promguard_|.*handler="/api/v1/status/guard/).*(\n|$)`)
-	gomaxprocs       = regexp.MustCompile(`"GOMAXPROCS":\d+`)
 	requestsRefused  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="(400|500|503)",.*(\n|$)`)
 )
 

@@ -24,12 +24,12 @@ import (
 // neighbours prove. Whoever adds a flag adds its off value here.
 var guardOff = map[string]string{
 	"guard.api-timeout":           "0",
+	"guard.crowd-gomaxprocs":      "off",
 	"guard.drop-rules":            "off",
 	"guard.metadata-concurrency":  "off",
 	"guard.metadata-max-bytes":    "off",
 	"guard.metadata-max-results":  "off",
 	"guard.min-client-rate":       "off",
-	"guard.min-gomaxprocs":        "off",
 	"guard.query-concurrency":     "off",
 	"guard.query-text-limits":     no,
 	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.

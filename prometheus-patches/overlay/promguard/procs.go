@@ -4,30 +4,26 @@
 package promguard
 
 import (
-	"log/slog"
 	"os"
 	"runtime"
 )
 
-// dedicatedProcs is the GOMAXPROCS from which on Go's collector marks on a
-// processor of its own, a quarter of them. With fewer it takes a share of each,
-// in slices of 10 to 20 ms in which that one neither polls the network nor runs
-// anything else; when all are in such a slice at once, nobody is answered.
+// dedicatedProcs is the GOMAXPROCS from which on Go's garbage collector marks on
+// processors of its own.
 const dedicatedProcs = 4
 
-// raiseProcs raises GOMAXPROCS to what the flag says. By itself it does so only
-// if the process may use every processor that the machine has, because more
-// threads than a CPU quota allows are throttled together, and never against the
-// operator's own GOMAXPROCS.
-func raiseProcs(flag limit, logger *slog.Logger) {
-	before := runtime.GOMAXPROCS(0)
+// crowdProcs returns the GOMAXPROCS while reads wait for each other, or 0 if it
+// stays as it is. By itself it is raised only if the process may use every
+// processor that the machine has, because more threads than a CPU quota allows
+// are throttled together, and never against the operator's own GOMAXPROCS.
+func crowdProcs(flag limit) int {
+	procs := runtime.GOMAXPROCS(0)
 	wanted := int(flag.n)
-	if flag.auto && os.Getenv("GOMAXPROCS") == "" && before == runtime.NumCPU() {
+	if flag.auto && os.Getenv("GOMAXPROCS") == "" && procs == runtime.NumCPU() {
 		wanted = dedicatedProcs
 	}
-	if wanted <= before {
-		return
+	if wanted <= procs {
+		return 0
 	}
-	runtime.GOMAXPROCS(wanted)
-	logger.Info("GOMAXPROCS is raised, so that garbage is collected beside the requests and not between them", "gomaxprocs", wanted, "before", before, "limit", flag.String())
+	return wanted
 }

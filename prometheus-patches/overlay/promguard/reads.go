@@ -27,14 +27,14 @@ type readFlags struct {
 	timeout, queueTimeout                 model.Duration
 	metadata, read, query                 limit
 	memory, maxBytes, responseBytes, rate limit
-	maxResults, procs, minProcs           limit
+	maxResults, procs, crowd              limit
 	text                                  bool
 	spare                                 int
 }
 
 func (f *readFlags) add(a *kingpin.Application) {
 	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
-	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.minProcs, &f.memory} {
+	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.crowd, &f.memory} {
 		l.hasAuto = true
 	}
 	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
@@ -47,8 +47,8 @@ func (f *readFlags) add(a *kingpin.Application) {
 		Default("auto").SetValue(&f.query)
 	a.Flag("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules. Server mode only.").
 		Default("auto").SetValue(&f.procs)
-	a.Flag("guard.min-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer. Server mode only.", dedicatedProcs)).
-		Default("auto").SetValue(&f.minProcs)
+	a.Flag("guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer. Server mode only.", dedicatedProcs)).
+		Default("auto").SetValue(&f.crowd)
 	a.Flag("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. Server mode only.").
 		Default("10s").SetValue(&f.queueTimeout)
 	a.Flag("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. One request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.").
@@ -71,7 +71,7 @@ func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
 		"timeout", f.timeout, "queue_timeout", f.queueTimeout,
 		"metadata_concurrency", f.metadata.String(), "read_concurrency", f.read.String(), "query_concurrency", f.query.String(),
-		"procs", f.procs.String(), "min_gomaxprocs", f.minProcs.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
+		"procs", f.procs.String(), "crowd_gomaxprocs", f.crowd.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
 		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.text, "spare_connections", f.spare)
 }
 
@@ -86,6 +86,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		ReadConcurrency:     int(f.reads.read.or(max(4, procs))),
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
 		Procs:               int(f.reads.procs.or(max(1, procs-1))),
+		CrowdProcs:          crowdProcs(f.reads.crowd),
 		QueueTimeout:        time.Duration(f.reads.queueTimeout),
 		MaxResults:          int(f.reads.maxResults.or(0)),
 		MaxBytes:            f.reads.maxBytes.or(0),
@@ -103,7 +104,6 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		logger.Info("Memory budget for reads", "bytes", total)
 	}
 	o.SpareConnections = spareconn.NewPool(f.reads.spare, reg)
-	raiseProcs(f.reads.minProcs, logger) // What is derived above counts real processors.
 	o.Reads, err = readapi.New(opts, reg)
 	return err
 }

@@ -47,7 +47,7 @@ func (q *exemplarQuerier) Select(start, end int64, matchers ...[]*labels.Matcher
 	if err != nil {
 		return nil, err
 	}
-	if err := sortFuncWithin(q.ctx, series, labels.Compare); err != nil {
+	if err := reads.SortFunc(q.ctx, series, labels.Compare); err != nil {
 		return nil, err
 	}
 	results := make([]exemplar.QueryResult, 0)

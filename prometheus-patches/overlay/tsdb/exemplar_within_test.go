@@ -96,7 +96,7 @@ func TestSelectionOfExemplarsEndsWithItsRead(t *testing.T) {
 
 func TestSelectionOfExemplarsIsAccountedFor(t *testing.T) {
 	ce := storageOfExemplars(t, 3*1000)
-	_, ctx, remove := reads.NewTable(reads.NewBudget(64 << 10)).Add(t.Context(), reads.Info{}, reads.Limits{})
+	_, ctx, remove := reads.NewTable(reads.NewBudget(64<<10)).Add(t.Context(), reads.Info{}, reads.Limits{})
 	defer remove()
 	_, err := ce.querierWithin(ctx).Select(math.MinInt64, math.MaxInt64, []*labels.Matcher{})
 	var stop *reads.Stop

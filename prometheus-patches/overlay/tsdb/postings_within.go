@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/index"
 )
 
-// checkPostingsEvery is how many postings are read, or series compared, between
-// two looks at the context. So many take about 100 microseconds.
+// checkPostingsEvery is how many postings are read between two looks at the
+// context. So many take about 100 microseconds.
 const checkPostingsEvery = 256
 
 // postingsWithin returns p such that it ends with the context's cause soon
@@ -100,7 +100,7 @@ func sortWithin(p index.Postings, series []*memSeries) error {
 	if err := bound.read.Reserve(bound.ctx, int64(len(series))*sortedSeriesBytes); err != nil {
 		return err
 	}
-	return sortFuncWithin(bound.ctx, series, compareLabels)
+	return reads.SortFunc(bound.ctx, series, compareLabels)
 }
 
 // sortValuesWithin sorts label values, for a limited read request until its
@@ -110,23 +110,7 @@ func sortValuesWithin(ctx context.Context, values []string) error {
 		slices.Sort(values)
 		return nil
 	}
-	return sortFuncWithin(ctx, values, strings.Compare)
-}
-
-// sortFuncWithin sorts until the context is done, and returns its cause then.
-func sortFuncWithin[T any](ctx context.Context, s []T, compare func(a, b T) int) error {
-	var err error
-	compared := 0
-	slices.SortFunc(s, func(a, b T) int {
-		if compared++; err == nil && compared%checkPostingsEvery == 0 {
-			err = reads.Yield(ctx)
-		}
-		if err != nil {
-			return 0 // To the sort, equal elements are in order: it ends in one pass.
-		}
-		return compare(a, b)
-	})
-	return err
+	return reads.SortFunc(ctx, values, strings.Compare)
 }
 
 func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }

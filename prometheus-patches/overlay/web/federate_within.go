@@ -27,3 +27,9 @@ func refuseFederation(ctx context.Context, vec promql.Vector) bool {
 	}
 	return read.CheckResponse(size) != nil
 }
+
+// sortWithin sorts the samples for a limited request until that is stopped. What
+// is then written goes nowhere.
+func sortWithin(ctx context.Context, vec promql.Vector, compare func(a, b promql.Sample) int) {
+	_ = reads.SortFunc(ctx, vec, compare)
+}

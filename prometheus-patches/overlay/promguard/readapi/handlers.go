@@ -41,7 +41,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		bulk:     reads.NewPool("read", opts.ReadConcurrency),
 		query:    reads.NewPool("query", opts.QueryConcurrency),
 	}
-	h.table.Turns = reads.NewTurns(opts.Procs)
+	h.table.Turns = reads.NewTurns(opts.Procs, opts.CrowdProcs)
 	if opts.CheckText {
 		policy, err := querylimit.New(textOptions())
 		if err != nil {

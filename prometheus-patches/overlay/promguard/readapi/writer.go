@@ -226,7 +226,6 @@ func (w *writer) replaceByStop(stop *reads.Stop) {
 func (w *writer) refuse(code int, errorType string, err error) {
 	w.replaced = true
 	w.setWriteDeadline(time.Now().Add(writeGrace))
-	w.handlers.setCORS(w.ResponseWriter, w.request)
 	// What a handler had meant for its own answer.
 	w.Header().Del("Content-Encoding")
 	w.Header().Del("Content-Length")
@@ -234,6 +233,7 @@ func (w *writer) refuse(code int, errorType string, err error) {
 		http.Error(w.ResponseWriter, err.Error(), code)
 		return
 	}
+	w.handlers.setCORS(w.ResponseWriter, w.request)
 	respond(w.ResponseWriter, code, envelope{Status: "error", ErrorType: errorType, Error: err.Error()})
 }
 

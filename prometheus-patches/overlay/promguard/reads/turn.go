@@ -31,25 +31,32 @@ const (
 type Turns struct {
 	n    int
 	poll *poller
-
-	mtx sync.Mutex
+	// crowd is there while somebody waits.
+	crowd *crowd
+	mtx   sync.Mutex
 	// holders are the reads that have a turn, the longest first.
 	holders []*Read
 	waiters []*waiter
+	// free are waiters that nobody uses.
+	free []*waiter
 }
 
+// waiter is a goroutine of a read that waits for the read's turn. A storm of
+// reads waits some ten thousand times a second.
 type waiter struct {
 	read *Read
-	// turn is closed when the read has its turn.
-	turn chan struct{}
+	// turn has a token when the read has its turn.
+	turn  chan struct{}
+	timer *time.Timer
 }
 
 // NewTurns returns turns that keep at most n processors busy, or nil if n is 0.
-func NewTurns(n int) *Turns {
+// While reads wait, GOMAXPROCS is at least crowdProcs.
+func NewTurns(n, crowdProcs int) *Turns {
 	if n <= 0 {
 		return nil
 	}
-	return &Turns{n: n, poll: newPoller()}
+	return &Turns{n: n, poll: newPoller(), crowd: newCrowd(crowdProcs)}
 }
 
 // take waits for a turn of the read, or goes on with the one that it has if
@@ -63,18 +70,46 @@ func (t *Turns) take(ctx context.Context, r *Read) {
 		runtime.Gosched() // Short requests need no turn.
 		return
 	}
-	timer := time.NewTimer(turnPatience)
-	defer timer.Stop()
+	if len(w.turn) == 0 {
+		t.crowd.isThere()
+	}
+	w.timer.Reset(turnPatience)
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
 		t.leave(w)
-	case <-timer.C:
+	case <-w.timer.C:
 		t.steal(w)
 	}
+	w.timer.Stop()
+	t.recycle(w)
 }
 
-// ask returns nil if the read has a turn, and otherwise what it waits for.
+// newWaiter returns a waiter of the read.
+func (t *Turns) newWaiter(r *Read) *waiter {
+	n := len(t.free)
+	if n == 0 {
+		return &waiter{read: r, turn: make(chan struct{}, 1), timer: time.NewTimer(turnPatience)}
+	}
+	w := t.free[n-1]
+	t.free[n-1], t.free = nil, t.free[:n-1]
+	w.read = r
+	return w
+}
+
+// recycle is for a waiter that waits no more.
+func (t *Turns) recycle(w *waiter) {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	select {
+	case <-w.turn: // It came while the waiter gave up.
+	default:
+	}
+	w.read = nil
+	t.free = append(t.free, w)
+}
+
+// ask returns nil if the read has a turn already, and otherwise what it waits for.
 func (t *Turns) ask(r *Read) *waiter {
 	if t == nil {
 		return nil
@@ -91,15 +126,10 @@ func (t *Turns) ask(r *Read) *waiter {
 		}
 		t.end(r)
 	}
-	w := &waiter{read: r, turn: make(chan struct{})}
+	w := t.newWaiter(r)
 	t.waiters = append(t.waiters, w)
 	t.grant()
-	select {
-	case <-w.turn:
-		return nil
-	default:
-		return w
-	}
+	return w
 }
 
 // isOver says whether the read has a turn that is over.
@@ -116,7 +146,7 @@ func (t *Turns) isOver(r *Read) bool {
 func (t *Turns) grant() {
 	for len(t.holders) < t.n && len(t.waiters) > 0 {
 		w := t.waiters[0]
-		t.waiters = t.waiters[1:]
+		t.waiters = slices.Delete(t.waiters, 0, 1) // Keeps the room in front.
 		t.begin(w)
 	}
 }
@@ -127,7 +157,7 @@ func (t *Turns) begin(w *waiter) {
 		w.read.turnSince = time.Now()
 		t.holders = append(t.holders, w.read)
 	}
-	close(w.turn)
+	w.turn <- struct{}{}
 }
 
 func (t *Turns) end(r *Read) {
@@ -155,7 +185,7 @@ func (t *Turns) steal(w *waiter) {
 	}
 	t.waiters = slices.Delete(t.waiters, i, i+1)
 	if len(t.holders) == t.n && !slices.Contains(t.holders, w.read) {
-		t.holders = t.holders[1:]
+		t.holders = slices.Delete(t.holders, 0, 1)
 	}
 	t.begin(w)
 }

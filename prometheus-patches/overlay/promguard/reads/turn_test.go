@@ -18,7 +18,7 @@ import (
 func taking(t *testing.T, turns, n int) (*Table, []context.Context, []func()) {
 	t.Helper()
 	table := NewTable(nil)
-	table.Turns = NewTurns(turns)
+	table.Turns = NewTurns(turns, 0)
 	var ctxs []context.Context
 	var removes []func()
 	for range n {
@@ -114,4 +114,22 @@ func TestReadThatIsStoppedDoesNotWaitForItsTurn(t *testing.T) {
 			remove()
 		}
 	})
+}
+
+func TestWaitingForATurnAllocatesNothing(t *testing.T) {
+	_, ctxs, removes := taking(t, 1, 2)
+	for i := range removes {
+		defer removes[i]()
+	}
+	// Each takes the turn from the other.
+	turns := FromContext(ctxs[0]).turns
+	swap := func() {
+		for _, ctx := range ctxs {
+			w := turns.ask(FromContext(ctx))
+			turns.steal(w)
+			turns.recycle(w)
+		}
+	}
+	swap()
+	require.Zero(t, testing.AllocsPerRun(100, swap))
 }

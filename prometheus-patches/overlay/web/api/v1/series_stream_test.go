@@ -173,7 +173,7 @@ func BenchmarkQueryWithinLimits(b *testing.B) {
 	api.QueryEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: api.parser})
 	target := "/query_range?" + url.Values{"query": {`sum by (even) (m1)`}, "start": {"0"}, "end": {"60"}, "step": {"1"}}.Encode()
 	table := reads.NewTable(reads.NewBudget(1 << 30))
-	table.Turns = reads.NewTurns(1)
+	table.Turns = reads.NewTurns(1, 0)
 	for _, name := range []string{"off", "on"} {
 		b.Run("limits="+name, func(b *testing.B) {
 			b.ReportAllocs()
