@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
@@ -65,7 +66,7 @@ func newHost(ctx context.Context, c common, span time.Duration, out io.Writer) (
 
 func (h *host) close() error { return os.RemoveAll(h.dir) }
 
-func (h *host) say(b server.Binary, format string, args ...any) {
+func (h *host) say(b binary.Binary, format string, args ...any) {
 	fmt.Fprintf(h.out, "%s %s: %s\n", time.Now().Format(time.TimeOnly), b.Name, fmt.Sprintf(format, args...))
 }
 
@@ -85,7 +86,7 @@ type session struct {
 // open makes a data directory, starts a server on it and waits until its memory
 // is at rest. If the limit is a multiple of that, the server is then started
 // again under it. An EarlyEndError is that of a start under the limit.
-func (h *host) open(ctx context.Context, b server.Binary) (s *session, err error) {
+func (h *host) open(ctx context.Context, b binary.Binary) (s *session, err error) {
 	s = &session{host: h, data: filepath.Join(h.dir, "data"), limitBy: "off"}
 	defer func() {
 		if err != nil {
@@ -114,7 +115,7 @@ func (h *host) open(ctx context.Context, b server.Binary) (s *session, err error
 	return s, err
 }
 
-func (s *session) fill(ctx context.Context, b server.Binary) error {
+func (s *session) fill(ctx context.Context, b binary.Binary) error {
 	now := time.Now().Truncate(time.Second)
 	s.from = now.Add(-before)
 	begin := time.Now()
@@ -131,7 +132,7 @@ func (s *session) fill(ctx context.Context, b server.Binary) error {
 }
 
 // start starts the server, under the limit if it is known.
-func (s *session) start(ctx context.Context, b server.Binary) error {
+func (s *session) start(ctx context.Context, b binary.Binary) error {
 	o := server.Options{DataDir: s.data, ConfigFile: s.host.config, ReadyTimeout: s.host.ReadyTimeout}
 	// The first start of the first of several binaries tells the limit; the
 	// first starts of the others must then be as free.
@@ -155,7 +156,7 @@ func (s *session) start(ctx context.Context, b server.Binary) error {
 	return nil
 }
 
-func (s *session) constrain(b server.Binary, o *server.Options) error {
+func (s *session) constrain(b binary.Binary, o *server.Options) error {
 	if s.host.LimitBy != byWatchdog {
 		var err error
 		if s.cgroup, err = limit.NewCgroup(s.host.limit); err == nil {
@@ -174,7 +175,7 @@ func (s *session) constrain(b server.Binary, o *server.Options) error {
 }
 
 // restart starts the server again, under the limit that is known now.
-func (s *session) restart(ctx context.Context, b server.Binary) error {
+func (s *session) restart(ctx context.Context, b binary.Binary) error {
 	if _, clean := s.Stop(ctx, s.host.ReadyTimeout); !clean {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

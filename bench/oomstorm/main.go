@@ -19,9 +19,10 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
-	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 )
@@ -69,7 +70,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return fmt.Errorf("%w, try --help", err)
 	}
-	if !server.Supported {
+	if !proc.Supported {
 		return errors.New("servers are measured through Linux's /proc and CPU clocks; this system has none")
 	}
 	if command == run.FullCommand() {
@@ -80,7 +81,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // common are the flags of all commands.
 type common struct {
-	Binaries     []server.Binary
+	Binaries     []binary.Binary
 	Series       int
 	Seed         uint64
 	Limit        limit.Spec
@@ -120,24 +121,9 @@ func commonFlags(cmd *kingpin.CmdClause, c *common, defaultLimit string) (check 
 		if c.Limit, err = limit.ParseSpec(*limitText); err != nil {
 			return fmt.Errorf("--limit: %w", err)
 		}
-		return c.parseBinaries(*binaries)
+		c.Binaries, err = binary.ParseAll(*binaries)
+		return err
 	}
-}
-
-func (c *common) parseBinaries(specs []string) error {
-	names := map[string]bool{}
-	for _, spec := range specs {
-		b, err := server.ParseBinary(spec)
-		if err != nil {
-			return fmt.Errorf("--binary: %w", err)
-		}
-		if names[b.Name] {
-			return fmt.Errorf("--binary: two binaries are named %q; name them as NAME=PATH", b.Name)
-		}
-		names[b.Name] = true
-		c.Binaries = append(c.Binaries, b)
-	}
-	return nil
 }
 
 // stormConfig are the flags of the command run.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
-	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
@@ -82,14 +82,14 @@ scrape_configs:
 func two() []stormResult {
 	return []stormResult{
 		{
-			Binary: server.Binary{Name: "upstream"}, Series: 10, Rest: 100 << 20, Limit: 250 << 20, LimitBy: "250 MiB by a cgroup of version 1",
+			Binary: binary.Binary{Name: "upstream"}, Series: 10, Rest: 100 << 20, Limit: 250 << 20, LimitBy: "250 MiB by a cgroup of version 1",
 			Lived: 12.5, How: "signal killed", Peak: peak{HWM: 251 << 20, Anon: 250 << 20},
 			Scrapes: slots.Count{Expected: 30, Missed: 4}, Unloaded: probe.Result{Query: probe.Summary{Count: 10, P99: 0.01}},
 			Meanwhile: probe.Result{Query: probe.Summary{Count: 60, Failed: 3, P99: 30}},
 			Answers:   storm.Result{"series": {Outcomes: map[string]int{"cut": 2, "200": 1}, Bytes: 3 << 20}},
 		},
 		{
-			Binary: server.Binary{Name: "patched"}, Survived: true, Lived: 120, Rest: 100 << 20, Peak: peak{HWM: 130 << 20},
+			Binary: binary.Binary{Name: "patched"}, Survived: true, Lived: 120, Rest: 100 << 20, Peak: peak{HWM: 130 << 20},
 			Recovered: seconds(2 * time.Second), Terminated: seconds(time.Second),
 			Unloaded: probe.Result{Query: probe.Summary{Count: 10, P99: 0.01}}, Meanwhile: probe.Result{Query: probe.Summary{P99: 0.02}},
 		},

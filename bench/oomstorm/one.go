@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/promguard/promguard/bench/oomstorm/internal/server"
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // oneResult is what a single request took.
 type oneResult struct {
-	Binary  server.Binary `json:"binary"`
+	Binary  binary.Binary `json:"binary"`
 	Request string        `json:"request"`
 	Limit   string        `json:"limit_by"`
 	// Outcome is the status code, or how the request ended.
@@ -74,7 +74,7 @@ func runOnes(ctx context.Context, c oneConfig, stdout, stderr io.Writer) (err er
 	return writeOnes(stdout, c, results)
 }
 
-func runOne(ctx context.Context, h *host, c oneConfig, b server.Binary, kind storm.Kind) (r oneResult, err error) {
+func runOne(ctx context.Context, h *host, c oneConfig, b binary.Binary, kind storm.Kind) (r oneResult, err error) {
 	s, err := h.open(ctx, b)
 	if err != nil {
 		return r, err

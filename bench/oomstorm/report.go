@@ -18,8 +18,9 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
-	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 )
@@ -27,7 +28,7 @@ import (
 // stormResult is what came of one binary's storm. A server that ended early has
 // a result for the time it lived.
 type stormResult struct {
-	Binary  server.Binary `json:"binary"`
+	Binary  binary.Binary `json:"binary"`
 	Series  int           `json:"series"`
 	Buckets int           `json:"bucket_series"`
 	// Rest is the RSS at rest, Limit the limit of memory, 0 for none; in bytes.
@@ -68,7 +69,7 @@ type peak struct {
 	Anon int64 `json:"anon_bytes"`  // as sampled
 }
 
-func peaks(m server.Memory) peak { return peak{HWM: max(m.Peak, m.RSS), RSS: m.RSS, Anon: m.Anon} }
+func peaks(m proc.Memory) peak { return peak{HWM: max(m.Peak, m.RSS), RSS: m.RSS, Anon: m.Anon} }
 
 func seconds(d time.Duration) *float64 {
 	s := d.Seconds()

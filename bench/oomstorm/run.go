@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
@@ -62,7 +63,7 @@ func runStorms(ctx context.Context, c stormConfig, stdout, stderr io.Writer) (er
 }
 
 // runStorm is the storm of one binary.
-func runStorm(ctx context.Context, h *host, c stormConfig, b server.Binary) (r stormResult, err error) {
+func runStorm(ctx context.Context, h *host, c stormConfig, b binary.Binary) (r stormResult, err error) {
 	s, err := h.open(ctx, b)
 	r = stormResult{Binary: b, Rest: s.rest, Limit: h.limit, LimitBy: s.limitBy, GOMemLimit: s.memory, Series: s.stats.Series, Buckets: s.stats.Buckets}
 	if early := (*server.EarlyEndError)(nil); errors.As(err, &early) && s.rest > 0 {

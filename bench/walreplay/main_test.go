@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/bench/walreplay/internal/replay"
+	"github.com/promguard/promguard/bench/internal/binary"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestBinariesTakeTurnsAndTheFirstOneIsNotAlwaysFirst(t *testing.T) {
-	steps := schedule(runConfig{Binaries: []replay.Binary{{Name: "a"}, {Name: "b"}}, GOMAXPROCS: []int{1, 4}, Count: 2})
+	steps := schedule(runConfig{Binaries: []binary.Binary{{Name: "a"}, {Name: "b"}}, GOMAXPROCS: []int{1, 4}, Count: 2})
 	var order []string
 	for _, s := range steps {
 		order = append(order, s.binary.Name+strconv.Itoa(s.gomaxprocs))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
@@ -27,7 +28,7 @@ import (
 // runConfig are the flags of the command run.
 type runConfig struct {
 	Place      string
-	Binaries   []replay.Binary
+	Binaries   []binary.Binary
 	GOMAXPROCS []int
 	Count      int
 	TmpDir     string
@@ -60,7 +61,7 @@ func (c *runConfig) parse(binaries []string, procs string) (err error) {
 	if c.Timeout < 0 {
 		return fmt.Errorf("--timeout must be 0 or more, got %s", c.Timeout)
 	}
-	if c.Binaries, err = parseBinaries(binaries); err != nil {
+	if c.Binaries, err = binary.ParseAll(binaries); err != nil {
 		return err
 	}
 	for field := range strings.SplitSeq(procs, ",") {
@@ -73,25 +74,9 @@ func (c *runConfig) parse(binaries []string, procs string) (err error) {
 	return nil
 }
 
-func parseBinaries(specs []string) (binaries []replay.Binary, err error) {
-	names := map[string]bool{}
-	for _, spec := range specs {
-		b, err := replay.ParseBinary(spec)
-		if err != nil {
-			return nil, fmt.Errorf("--binary: %w", err)
-		}
-		if names[b.Name] {
-			return nil, fmt.Errorf("--binary: two binaries are named %q; name them as NAME=PATH", b.Name)
-		}
-		names[b.Name] = true
-		binaries = append(binaries, b)
-	}
-	return binaries, nil
-}
-
 // step is one replay to do.
 type step struct {
-	binary     replay.Binary
+	binary     binary.Binary
 	gomaxprocs int
 }
 

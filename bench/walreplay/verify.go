@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
@@ -27,7 +28,7 @@ import (
 // verifyConfig are the flags of the command verify.
 type verifyConfig struct {
 	place      string
-	binaries   []replay.Binary
+	binaries   []binary.Binary
 	gomaxprocs int
 	tmpDir     string
 	timeout    time.Duration
@@ -44,7 +45,7 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("timeout", "Most time for one replay; 0 is no limit.").Default("1h").DurationVar(&c.timeout)
 	c.buckets = addBucketFlags(cmd)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
-		if c.binaries, err = parseBinaries(*binaries); err != nil {
+		if c.binaries, err = binary.ParseAll(*binaries); err != nil {
 			return err
 		}
 		switch {
@@ -112,7 +113,7 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 // startForVerify replays a copy under a binary and leaves it running, so that it
 // changes nothing: it scrapes nothing, and does not compact, which would cut the
 // head.
-func startForVerify(ctx context.Context, b replay.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
+func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
 	if err := dir.Copy(ctx, at, nil); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func startForVerify(ctx context.Context, b replay.Binary, c verifyConfig, dir *d
 	return s, nil
 }
 
-func printSummary(w io.Writer, binaries []replay.Binary, s verify.Summary) {
+func printSummary(w io.Writer, binaries []binary.Binary, s verify.Summary) {
 	fmt.Fprintf(w, "series       %d\nsamples      %d, of them %d native histograms\nexemplars    %d\nlabels       %d names, %d values\nfingerprint  %s\n",
 		s.Series, s.Samples, s.Histograms, s.Exemplars, s.LabelNames, s.LabelValues, s.Fingerprint)
 	if s.Chunks[0] != s.Chunks[1] {

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 )
 
@@ -48,7 +50,7 @@ type Options struct {
 // Server is a process that runs or has ended. Its methods may be used
 // concurrently.
 type Server struct {
-	Binary Binary
+	Binary binary.Binary
 	// URL is where it listens, as in http://127.0.0.1:9090.
 	URL string
 	// Watch follows its memory.
@@ -66,8 +68,8 @@ type Server struct {
 
 // Start starts a server and waits until it is ready. If it returns an error, or
 // ctx ends, no process is left. Otherwise the caller must call Kill or Stop.
-func Start(ctx context.Context, b Binary, o Options) (*Server, error) {
-	if !Supported {
+func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
+	if !proc.Supported {
 		return nil, errors.New("servers are measured through Linux's /proc and CPU clocks; this system has none")
 	}
 	s := &Server{Binary: b, listening: make(chan string, 1), dead: make(chan struct{})}
@@ -181,7 +183,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 
 // EarlyEndError is the error of Start if the process ended before it was ready.
 type EarlyEndError struct {
-	Binary Binary
+	Binary binary.Binary
 	How    string
 	Tail   []string // its last log lines
 }
@@ -254,12 +256,12 @@ func (s *Server) Tail() []string {
 }
 
 // CPU is the user and system time of the process so far.
-func (s *Server) CPU() (time.Duration, error) { return cpuTime(s.cmd.Process.Pid) }
+func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.cmd.Process.Pid) }
 
 // Kill kills the process and waits for its end.
 func (s *Server) Kill() {
 	if s.Alive() { // Else its number may be another's.
-		killGroup(s.cmd.Process.Pid)
+		proc.KillGroup(s.cmd.Process.Pid)
 	}
 	<-s.dead
 	s.Watch.wait()
@@ -270,7 +272,7 @@ func (s *Server) Kill() {
 func (s *Server) Stop(ctx context.Context, timeout time.Duration) (took time.Duration, clean bool) {
 	begin := time.Now()
 	if s.Alive() {
-		terminate(s.cmd.Process.Pid)
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

@@ -7,18 +7,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/promguard/promguard/bench/internal/proc"
 )
 
 // samplePeriod is how often memory is read. The watchdog can be exceeded by
 // what a process allocates in that time.
 const samplePeriod = 20 * time.Millisecond
-
-// Memory is what a process takes, in bytes.
-type Memory struct {
-	RSS  int64 // VmRSS
-	Anon int64 // RssAnon: what the kernel cannot take back
-	Peak int64 // VmHWM: the most RSS, as the kernel saw it
-}
 
 // Watch samples the memory of a Server until it ends, and kills it at a limit if
 // there is one.
@@ -26,8 +21,8 @@ type Watch struct {
 	done chan struct{}
 
 	mu        sync.Mutex
-	now       Memory
-	peak      Memory // the most of each since the last Reset
+	now       proc.Memory
+	peak      proc.Memory // the most of each since the last Reset
 	killed    bool
 	below     int64
 	recovered time.Time
@@ -45,12 +40,12 @@ func watch(s *Server, killAt int64) *Watch {
 				return
 			case <-tick.C:
 			}
-			m, err := readMemory(s.cmd.Process.Pid)
+			m, err := proc.ReadMemory(s.cmd.Process.Pid)
 			if err != nil {
 				continue // It has just ended, which dead will tell.
 			}
 			if w.add(m, killAt) && s.Alive() {
-				killGroup(s.cmd.Process.Pid)
+				proc.KillGroup(s.cmd.Process.Pid)
 			}
 		}
 	}()
@@ -58,11 +53,11 @@ func watch(s *Server, killAt int64) *Watch {
 }
 
 // add adds a sample and says whether to kill.
-func (w *Watch) add(m Memory, killAt int64) bool {
+func (w *Watch) add(m proc.Memory, killAt int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = m
-	w.peak = Memory{RSS: max(w.peak.RSS, m.RSS), Anon: max(w.peak.Anon, m.Anon), Peak: max(w.peak.Peak, m.Peak)}
+	w.peak = proc.Memory{RSS: max(w.peak.RSS, m.RSS), Anon: max(w.peak.Anon, m.Anon), Peak: max(w.peak.Peak, m.Peak)}
 	if w.below > 0 && w.recovered.IsZero() && m.RSS <= w.below {
 		w.recovered = time.Now()
 	}
@@ -86,14 +81,14 @@ func (w *Watch) Killed() bool {
 }
 
 // Now is the last sample.
-func (w *Watch) Now() Memory {
+func (w *Watch) Now() proc.Memory {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
 // Peak is the most seen of each since ResetPeak.
-func (w *Watch) Peak() Memory {
+func (w *Watch) Peak() proc.Memory {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.peak
@@ -104,10 +99,10 @@ func (s *Server) ResetPeak() error {
 	// The lock keeps an old sample from being added after the reset.
 	s.Watch.mu.Lock()
 	defer s.Watch.mu.Unlock()
-	if err := resetPeak(s.cmd.Process.Pid); err != nil {
+	if err := proc.ResetPeak(s.cmd.Process.Pid); err != nil {
 		return fmt.Errorf("resetting the memory peak of %s: %w", s.Binary.Name, err)
 	}
-	m, err := readMemory(s.cmd.Process.Pid)
+	m, err := proc.ReadMemory(s.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}

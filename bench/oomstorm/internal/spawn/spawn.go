@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+
+	"github.com/promguard/promguard/bench/internal/proc"
 )
 
 // Word is the first argument that tells this program to become another one.
@@ -35,7 +37,7 @@ func Command(o Options, path string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(self, append([]string{Word, strconv.FormatBool(o.Idle), o.Procs, path}, args...)...)
 	// Tests run this program under another file's name.
 	cmd.Args[0] = "oomstorm"
-	cmd.SysProcAttr = childAttr()
+	cmd.SysProcAttr = proc.ChildAttr()
 	return cmd, nil
 }
 

@@ -10,12 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr puts a process into a group of its own, so that a terminal's Ctrl-C
-// reaches only us, and has it killed if the starting thread ends.
-func childAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // beIdle changes the calling thread, which is the one that survives become. A
 // thread of this class gives way at once when any other wakes; one that is only
 // nice may run on for its time slice, some 4 ms.

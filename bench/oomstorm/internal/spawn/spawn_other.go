@@ -5,12 +5,7 @@
 
 package spawn
 
-import (
-	"errors"
-	"syscall"
-)
-
-func childAttr() *syscall.SysProcAttr { return nil }
+import "errors"
 
 func beIdle() error { return errors.ErrUnsupported }
 

@@ -1,6 +1,8 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package replay starts a Prometheus binary on a data directory, waits until
+// the write-ahead log is replayed, and measures what that took.
 package replay
 
 import (
@@ -20,6 +22,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
 )
 
 // Options say how to replay.
@@ -74,7 +79,7 @@ var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
 
 // Run replays a data directory once and kills the process. It returns when the
 // process is gone, also if ctx is cancelled.
-func Run(ctx context.Context, b Binary, o Options) (Result, error) {
+func Run(ctx context.Context, b binary.Binary, o Options) (Result, error) {
 	// The parent-death signal is sent when the starting thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -109,8 +114,8 @@ func (s *Server) Err() error {
 // Start replays a data directory and leaves the process running. The calling
 // goroutine must stay locked to its thread until the process has been killed:
 // when the thread ends, so does the process.
-func Start(ctx context.Context, b Binary, o Options) (*Server, error) {
-	if !Supported {
+func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
+	if !proc.Supported {
 		return nil, errors.New("replays are measured through Linux's /proc and CPU clocks; this system has none")
 	}
 	if o.Timeout > 0 {
@@ -127,7 +132,7 @@ func Start(ctx context.Context, b Binary, o Options) (*Server, error) {
 		"--config.file=" + config, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
 	}, b.Args...)...)
 	r.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS))
-	r.cmd.SysProcAttr = childAttr()
+	r.cmd.SysProcAttr = proc.ChildAttr()
 	if err := r.start(); err != nil {
 		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
 	}
@@ -141,7 +146,7 @@ func Start(ctx context.Context, b Binary, o Options) (*Server, error) {
 
 // running is a process that replays.
 type running struct {
-	binary Binary
+	binary binary.Binary
 	cmd    *exec.Cmd
 	begin  time.Time
 	waited chan struct{} // closed when the process has ended
@@ -179,7 +184,7 @@ func (r *running) kill() {
 	select {
 	case <-r.waited: // Its number may be another's by now.
 	default:
-		killGroup(r.cmd.Process.Pid)
+		proc.KillGroup(r.cmd.Process.Pid)
 		<-r.waited
 	}
 }
@@ -205,17 +210,17 @@ func (r *running) line(line string) {
 	pid := r.cmd.Process.Pid
 	switch {
 	case strings.Contains(line, logStarting):
-		r.result.StartCPU, r.fail = cpuTime(pid)
+		r.result.StartCPU, r.fail = proc.CPUTime(pid)
 	case strings.Contains(line, logRepairing):
 		r.result.Repaired = true
 	case strings.Contains(line, logStarted) && r.result.Wall == 0:
 		r.result.Wall = time.Since(r.begin)
 		var err error
-		r.result.CPU, err = cpuTime(pid)
+		r.result.CPU, err = proc.CPUTime(pid)
 		r.fail = errors.Join(r.fail, err)
-		r.result.Voluntary, r.result.Involuntary, err = contextSwitches(pid)
+		r.result.Voluntary, r.result.Involuntary, err = proc.ContextSwitches(pid)
 		r.fail = errors.Join(r.fail, err)
-		r.result.ReadBytes, r.result.DiskReadBytes, err = bytesRead(pid)
+		r.result.ReadBytes, r.result.DiskReadBytes, err = proc.BytesRead(pid)
 		r.fail = errors.Join(r.fail, err)
 		r.sampleMemory()
 		close(r.started)
@@ -228,11 +233,11 @@ func (r *running) line(line string) {
 
 // sampleMemory needs r.mu.
 func (r *running) sampleMemory() {
-	anon, err := anonymousMemory(r.cmd.Process.Pid)
+	memory, err := proc.ReadMemory(r.cmd.Process.Pid)
 	if err != nil {
 		return // The process has just ended; how is told by r.err.
 	}
-	r.result.PeakAnon = max(r.result.PeakAnon, anon)
+	r.result.PeakAnon = max(r.result.PeakAnon, memory.Anon)
 }
 
 func (r *running) measure(ctx context.Context) (Result, error) {

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package proc
 
 import (
 	"os"
@@ -30,7 +30,7 @@ func TestCPUClockAgreesWithTheKernelsAccounts(t *testing.T) {
 		runtime.Gosched()
 	}
 	before := used()
-	got, err := cpuTime(os.Getpid())
+	got, err := CPUTime(os.Getpid())
 	require.NoError(t, err)
 	// The kernel's accounts may lag by a tick per thread.
 	require.InDelta(t, before.Seconds(), got.Seconds(), 0.05)
@@ -40,7 +40,7 @@ func TestContextSwitchesAgreeWithTheKernelsAccounts(t *testing.T) {
 	for range 100 {
 		time.Sleep(time.Millisecond)
 	}
-	voluntary, involuntary, err := contextSwitches(os.Getpid())
+	voluntary, involuntary, err := ContextSwitches(os.Getpid())
 	require.NoError(t, err)
 	ru := rusage(t)
 	require.InDelta(t, ru.Nvcsw, voluntary, 100)
@@ -49,35 +49,37 @@ func TestContextSwitchesAgreeWithTheKernelsAccounts(t *testing.T) {
 }
 
 func TestAnonymousMemoryGrowsByWhatIsTouched(t *testing.T) {
-	before, err := anonymousMemory(os.Getpid())
+	before, err := ReadMemory(os.Getpid())
 	require.NoError(t, err)
 	block, err := syscall.Mmap(-1, 0, 64<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	require.NoError(t, err)
 	for i := 0; i < len(block); i += os.Getpagesize() {
 		block[i] = 1
 	}
-	after, err := anonymousMemory(os.Getpid())
+	after, err := ReadMemory(os.Getpid())
 	require.NoError(t, err)
 	require.NoError(t, syscall.Munmap(block))
-	require.InDelta(t, 64<<20, after-before, 8<<20)
+	require.InDelta(t, 64<<20, after.Anon-before.Anon, 8<<20)
+	require.GreaterOrEqual(t, after.RSS, after.Anon)
+	require.GreaterOrEqual(t, after.Peak, after.RSS)
 }
 
 func TestBytesReadGrowByWhatIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, make([]byte, 3<<20), 0o666))
-	before, _, err := bytesRead(os.Getpid())
+	before, _, err := BytesRead(os.Getpid())
 	require.NoError(t, err)
 	_, err = os.ReadFile(path)
 	require.NoError(t, err)
-	after, _, err := bytesRead(os.Getpid())
+	after, _, err := BytesRead(os.Getpid())
 	require.NoError(t, err)
 	require.InDelta(t, 3<<20, after-before, 256<<10)
 }
 
 func TestProcessesThatAreGoneAreErrors(t *testing.T) {
 	const gone = 1<<22 + 1 // Beyond the kernel's limit on process numbers.
-	_, err := cpuTime(gone)
+	_, err := CPUTime(gone)
 	require.Error(t, err)
-	_, err = anonymousMemory(gone)
+	_, err = ReadMemory(gone)
 	require.Error(t, err)
 }

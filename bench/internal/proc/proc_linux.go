@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package proc
 
 import (
 	"fmt"
@@ -15,41 +15,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported says whether replays can be measured on this system.
+// Supported says whether processes can be measured on this system.
 const Supported = true
 
-// childAttr puts a process into a group of its own and has it killed if the
-// starting thread ends.
-func childAttr() *syscall.SysProcAttr {
+// ChildAttr puts a process into a group of its own, so that a terminal's Ctrl-C
+// reaches only us, and has it killed if the starting thread ends.
+func ChildAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+// KillGroup kills a process and its children that are in its group.
+func KillGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// cpuTime is the user and system time of all of a process's threads, to the
+// CPUTime is the user and system time of all of a process's threads, to the
 // nanosecond, by the process's own CPU clock.
-func cpuTime(pid int) (time.Duration, error) {
+func CPUTime(pid int) (time.Duration, error) {
 	const schedClock = 2 // CPUCLOCK_SCHED in the kernel's posix-timers.h.
-	clock := int32(^pid)<<3 | schedClock
 	var ts unix.Timespec
-	if err := unix.ClockGettime(clock, &ts); err != nil {
+	if err := unix.ClockGettime(int32(^pid)<<3|schedClock, &ts); err != nil {
 		return 0, fmt.Errorf("reading the CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(ts.Nano()), nil
 }
 
-// anonymousMemory is a process's RssAnon in bytes.
-func anonymousMemory(pid int) (int64, error) {
-	fields, err := status(fmt.Sprintf("/proc/%d/status", pid), "RssAnon")
-	if err != nil {
-		return 0, err
-	}
-	return fields[0] << 10, nil
+// Memory is the resident memory of a process, in bytes.
+type Memory struct {
+	RSS  int64 // now
+	Peak int64 // the most since the process began, or since ResetPeak
+	Anon int64 // the part of RSS that is no file's
 }
 
-// contextSwitches sums over the threads that a process has now. Threads that
+// ReadMemory reads how much memory a process has. It is an error if the process
+// has ended, also if nobody has waited for it yet.
+func ReadMemory(pid int) (Memory, error) {
+	kib, err := status(fmt.Sprintf("/proc/%d/status", pid), "VmRSS", "VmHWM", "RssAnon")
+	if err != nil {
+		return Memory{}, err
+	}
+	return Memory{RSS: kib[0] << 10, Peak: kib[1] << 10, Anon: kib[2] << 10}, nil
+}
+
+// ResetPeak has the kernel forget the peak of a process's resident memory.
+func ResetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
+// ContextSwitches sums over the threads that a process has now. Threads that
 // ended are missing; the Go runtime hardly ever ends one.
-func contextSwitches(pid int) (voluntary, involuntary int64, err error) {
+func ContextSwitches(pid int) (voluntary, involuntary int64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
 		return 0, 0, err
@@ -65,9 +78,9 @@ func contextSwitches(pid int) (voluntary, involuntary int64, err error) {
 	return voluntary, involuntary, nil
 }
 
-// bytesRead is how much a process has read by system calls, and how much of
+// BytesRead is how much a process has read by system calls, and how much of
 // all that it read, m-mapped files included, came from storage.
-func bytesRead(pid int) (calls, disk int64, err error) {
+func BytesRead(pid int) (calls, disk int64, err error) {
 	fields, err := status(fmt.Sprintf("/proc/%d/io", pid), "rchar", "read_bytes")
 	if err != nil {
 		return 0, 0, err

@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay starts a Prometheus binary on a data directory, waits until
-// the write-ahead log is replayed, and measures what that took.
-package replay
+// Package binary is what benchmarks know of the Prometheus binaries that they
+// compare.
+package binary
 
 import (
 	"context"
@@ -19,20 +19,38 @@ import (
 
 // Binary is a Prometheus to measure.
 type Binary struct {
-	Name    string // in the results; lower case
-	Path    string
-	Args    []string // besides those that a replay needs
-	Version string   // the first line of --version
+	Name    string   `json:"name"` // in the results; lower case
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"` // besides those that are always given
+	Version string   `json:"version"`        // the first line of --version
 }
 
-// reserved are the flags that Run sets itself, or whose default it relies on.
-var reserved = []string{"--config.file", "--storage.tsdb.path", "--web.listen-address", "--log.level", "--log.format"}
+// reserved are the flags that benchmarks set themselves, or whose default they
+// rely on.
+var reserved = []string{"--config.file", "--storage.tsdb.path", "--web.listen-address", "--web.external-url", "--web.route-prefix", "--log.level", "--log.format"}
 
 var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
-// ParseBinary parses "[NAME=]PATH [ARG...]", separated by spaces. The name is
-// the path's last element if none is given.
-func ParseBinary(spec string) (Binary, error) {
+// ParseAll parses the values of the flag --binary, which is repeated for each.
+func ParseAll(specs []string) (binaries []Binary, err error) {
+	names := map[string]bool{}
+	for _, spec := range specs {
+		b, err := Parse(spec)
+		if err != nil {
+			return nil, fmt.Errorf("--binary: %w", err)
+		}
+		if names[b.Name] {
+			return nil, fmt.Errorf("--binary: two binaries are named %q; name them as NAME=PATH", b.Name)
+		}
+		names[b.Name] = true
+		binaries = append(binaries, b)
+	}
+	return binaries, nil
+}
+
+// Parse parses "[NAME=]PATH [ARG...]", separated by spaces. The name is the
+// path's last element if none is given.
+func Parse(spec string) (Binary, error) {
 	fields := strings.Fields(spec)
 	if len(fields) == 0 {
 		return Binary{}, errors.New("empty: give [NAME=]PATH [ARG...]")
@@ -49,7 +67,7 @@ func ParseBinary(spec string) (Binary, error) {
 	for _, arg := range b.Args {
 		flag, _, _ := strings.Cut(arg, "=")
 		if slices.Contains(reserved, flag) {
-			return Binary{}, fmt.Errorf("%q: %s is set by walreplay", spec, flag)
+			return Binary{}, fmt.Errorf("%q: %s is set by the benchmark", spec, flag)
 		}
 	}
 	return b, nil
@@ -63,7 +81,7 @@ func (b *Binary) Check(ctx context.Context) error {
 		return fmt.Errorf("binary %s: %w", b.Name, err)
 	case info.IsDir():
 		return fmt.Errorf("binary %s: %s is a directory", b.Name, b.Path)
-	case info.Mode()&0o111 == 0:
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return fmt.Errorf("binary %s: %s is not executable", b.Name, b.Path)
 	}
 	// A path without a slash would be looked up in PATH.
