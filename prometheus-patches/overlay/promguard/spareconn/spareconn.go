@@ -23,9 +23,14 @@ import (
 	"github.com/prometheus/prometheus/util/netconnlimit"
 )
 
-// lifetime bounds how long a spare connection stays open. Scrapes and probes
-// give up earlier.
-const lifetime = 30 * time.Second
+const (
+	// patience is how long a spare connection may ask for nothing: others that
+	// do keep the probes out.
+	patience = 2 * time.Second
+	// lifetime bounds how long it stays open once it has asked. Scrapes and
+	// probes give up earlier.
+	lifetime = 30 * time.Second
+)
 
 // served are the paths that a spare connection may ask for.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/"}
@@ -34,7 +39,7 @@ var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/ap
 // concurrent use.
 type Pool struct {
 	permits  chan struct{}
-	open     sync.Map // Remote addresses of spare connections.
+	open     sync.Map // The timers that close spare connections, by remote address.
 	accepted prometheus.Counter
 	refused  prometheus.Counter
 }
@@ -106,9 +111,9 @@ func (l *listener) Close() error {
 func (p *Pool) spare(c net.Conn) net.Conn {
 	p.accepted.Inc()
 	addr := c.RemoteAddr().String()
-	p.open.Store(addr, struct{}{})
 	spare := &conn{Conn: c}
-	timer := time.AfterFunc(lifetime, func() { spare.Close() })
+	timer := time.AfterFunc(patience, func() { spare.Close() })
+	p.open.Store(addr, timer)
 	spare.release = func() {
 		timer.Stop()
 		p.open.Delete(addr)
@@ -138,7 +143,8 @@ func (p *Pool) Handler(prefix string, next http.Handler) http.Handler {
 	}
 	prefix = strings.TrimSuffix(prefix, "/")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, spare := p.open.Load(r.RemoteAddr); spare {
+		if timer, spare := p.open.Load(r.RemoteAddr); spare {
+			timer.(*time.Timer).Reset(lifetime)
 			w.Header().Set("Connection", "close")
 			if !mustNotWait(strings.TrimPrefix(r.URL.Path, prefix)) {
 				p.refused.Inc()

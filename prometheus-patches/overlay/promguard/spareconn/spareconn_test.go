@@ -109,6 +109,17 @@ func TestConnectionsBeyondTheSpareOnesWait(t *testing.T) {
 	first.Close()
 }
 
+func TestSpareConnectionsThatAskForNothingMakeRoom(t *testing.T) {
+	addr := serve(t, 1, NewPool(1, nil))
+	occupy(t, addr)
+	occupy(t, addr)
+	time.Sleep(50 * time.Millisecond) // Until both are accepted.
+	begin := time.Now()
+	resp, _ := status(t, "http://"+addr+"/prefix/-/healthy")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Greater(t, time.Since(begin), patience/2)
+}
+
 func TestNoSpareConnectionsMeanUpstreamsListener(t *testing.T) {
 	p := NewPool(0, nil)
 	require.Nil(t, p)
