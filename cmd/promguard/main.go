@@ -42,7 +42,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 	commands := []subcommand{serveCommand(app, logConfig)}
 	commands = append(commands, checkCommands(app, stdout)...)
-	commands = append(commands, rulesCommands(app, stdout)...)
+	commands = append(commands, rulesCommands(app, stdout, stderr)...)
 
 	name, err := app.Parse(args)
 	if err != nil {
@@ -51,7 +51,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	for _, c := range commands {
 		if c.clause.FullCommand() == name {
 			if err := c.run(); err != nil {
-				return fail(stderr, err)
+				return exitCode(stderr, err)
 			}
 			return 0
 		}

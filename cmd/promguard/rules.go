@@ -14,10 +14,10 @@ import (
 	"github.com/promguard/promguard/internal/relabel"
 )
 
-// rulesCommands declares the subcommands that show the default drop rules. They
+// rulesCommands declares the subcommands that show and check drop rules. They
 // write to stdout and need neither a server nor a configuration.
-func rulesCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
-	rules := app.Command("rules", "Show the drop rules that the patched Prometheus applies to every scrape.")
+func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcommand {
+	rules := app.Command("rules", "Show and check the drop rules that the patched Prometheus applies to every scrape.")
 
 	printCmd := rules.Command("print", "Print a profile as configuration for a Prometheus without these rules built in.")
 	printProfile := profileFlag(printCmd)
@@ -42,6 +42,7 @@ func rulesCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 			}
 			return listRules(stdout, p)
 		}},
+		rulesCheckCommand(rules, stdout, stderr),
 	}
 }
 

@@ -27,7 +27,7 @@ func runRules(t *testing.T, args ...string) (string, error) {
 func runRulesTo(t *testing.T, w io.Writer, args ...string) error {
 	t.Helper()
 	app := kingpin.New("promguard", "")
-	commands := rulesCommands(app, w)
+	commands := rulesCommands(app, w, io.Discard)
 	name, err := app.Parse(append([]string{"rules"}, args...))
 	require.NoError(t, err)
 	for _, c := range commands {

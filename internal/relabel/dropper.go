@@ -76,10 +76,18 @@ func compileRule(r Rule) (compiledRule, []string, error) {
 	if err != nil {
 		return compiledRule{}, nil, err
 	}
-	source, pattern := r.effective()
+	source, pattern := r.Joined()
 	c := compiledRule{labels: source, joined: cfg.Regex}
-	if c.parts, err = splitRegex(pattern, len(source)); err != nil {
+	patterns, err := splitRegex(pattern, len(source))
+	if err != nil {
 		return compiledRule{}, nil, err
+	}
+	for _, p := range patterns {
+		m, err := labels.NewFastRegexMatcher(p)
+		if err != nil {
+			return compiledRule{}, nil, err
+		}
+		c.parts = append(c.parts, m)
 	}
 	if source[0] != model.MetricNameLabel {
 		return c, nil, nil

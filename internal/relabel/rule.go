@@ -8,7 +8,8 @@
 // A [Rule] is one drop rule in the terms of Prometheus's relabelling, with the
 // reason why dropping is harmless; a [Profile] is a named list of them.
 // [Compile] turns a profile into a [Dropper], [NewCounted] counts what it drops,
-// and [Render] prints it as configuration for a Prometheus without this package.
+// [Render] prints it as configuration for a Prometheus without this package, and
+// [LoadProfile] reads one from a file.
 //
 // The package is not a relabelling engine. A rule can only drop, never rewrite a
 // label, so that its effect can be stated per series. It is also not the place
@@ -29,6 +30,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	promrelabel "github.com/prometheus/prometheus/model/relabel"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // separator joins the values of a rule's source labels. It is the default of
@@ -80,9 +82,26 @@ type Rule struct {
 	Jobs []string
 	// Reason says, in one line for an operator, why the series are not missed.
 	Reason string
+	// Saving says, in one line, how many series the rule keeps out and what they
+	// grow with.
+	Saving string
+	// Since and Until are the Kubernetes versions, such as 1.33, between which
+	// the components export the series, both included. Empty means that no end
+	// is known. They inform; the rule applies to every version.
+	Since, Until string
+	// Requires is a series selector that must return something wherever the rule
+	// drops something, or the rule is not for this installation: its guard.
+	// Empty means none.
+	Requires string
+	// Thinning is set if the rule takes some buckets out of histograms that are
+	// read. The source labels and the regex then follow from it, see Thinning.
+	Thinning *Thinning
 }
 
-var idPattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var (
+	idPattern      = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	versionPattern = regexp.MustCompile(`^1\.[0-9]{1,3}$`)
+)
 
 // Validate reports everything that is wrong with the rule.
 func (r Rule) Validate() error {
@@ -96,11 +115,33 @@ func (r Rule) Validate() error {
 	if strings.TrimSpace(r.Reason) == "" || !printable(r.Reason) {
 		errs = append(errs, errors.New("reason: say in one line why the series are not missed"))
 	}
+	errs = append(errs, r.validateNotes()...)
 	errs = append(errs, r.validateLabels()...)
 	if err := r.validateRegex(); err != nil {
 		errs = append(errs, fmt.Errorf("regex: %w", err))
 	}
+	if r.Thinning != nil {
+		errs = append(errs, r.validateThinning()...)
+	}
 	return errors.Join(errs...)
+}
+
+func (r Rule) validateNotes() []error {
+	var errs []error
+	if !printable(r.Saving) {
+		errs = append(errs, errors.New("saving: say it in one line"))
+	}
+	for _, v := range []string{r.Since, r.Until} {
+		if v != "" && !versionPattern.MatchString(v) {
+			errs = append(errs, fmt.Errorf("version %q: use a Kubernetes version such as 1.33", v))
+		}
+	}
+	if r.Requires != "" {
+		if _, err := parser.NewParser(parser.Options{}).ParseMetricSelector(r.Requires); err != nil {
+			errs = append(errs, fmt.Errorf("requires: %q is not a series selector: %w", r.Requires, err))
+		}
+	}
+	return errs
 }
 
 func (r Rule) validateRegex() error {
@@ -144,7 +185,7 @@ func (r Rule) validateLabels() []error {
 // RelabelConfig returns the rule as Prometheus's relabelling understands it.
 // The error is that of a regex that does not compile.
 func (r Rule) RelabelConfig() (*promrelabel.Config, error) {
-	names, pattern := r.effective()
+	names, pattern := r.Joined()
 	re, err := promrelabel.NewRegexp(pattern)
 	if err != nil {
 		return nil, err
@@ -159,9 +200,11 @@ func (r Rule) RelabelConfig() (*promrelabel.Config, error) {
 	return &cfg, nil
 }
 
-// effective returns the source labels and the regex with the scope folded in.
-// The job comes last so that the name stays first.
-func (r Rule) effective() (names []string, pattern string) {
+// Joined returns the labels whose values a series is judged by and the regex
+// that their values, joined by ";", match if it is dropped: the source labels and
+// the regex with the scope folded in. The job comes last so that the name stays
+// first.
+func (r Rule) Joined() (names []string, pattern string) {
 	if len(r.Jobs) == 0 {
 		return r.SourceLabels, r.Regex
 	}
@@ -171,6 +214,15 @@ func (r Rule) effective() (names []string, pattern string) {
 	}
 	names = append(slices.Clone(r.SourceLabels), model.JobLabel)
 	return names, "(?:" + r.Regex + ")" + separator + "(?:" + strings.Join(quoted, "|") + ")"
+}
+
+// Split returns Joined's labels and one regex for each, if the rule can be taken
+// apart so: it then drops a series exactly if every regex matches its label's
+// value, as long as no value contains ";". Otherwise the regexes are nil.
+func (r Rule) Split() (names, patterns []string, err error) {
+	names, pattern := r.Joined()
+	patterns, err = splitRegex(pattern, len(names))
+	return names, patterns, err
 }
 
 // printable reports whether s fits on one line of a comment.

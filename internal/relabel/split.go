@@ -6,19 +6,17 @@ package relabel
 import (
 	"regexp/syntax"
 	"slices"
-
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // splitRegex takes a regex over n values joined by the separator apart into one
-// matcher per value. It returns nil if the regex is not n parts with the literal
+// regex per value. It returns nil if the regex is not n parts with the literal
 // separator between them, or if a part's meaning depends on what is around it.
 //
-// Where it returns matchers and no value contains the separator, the regex
-// matches the joined values exactly if every matcher matches its value: the
+// Where it returns regexes and no value contains the separator, the regex
+// matches the joined values exactly if every part matches its value: the
 // joined string then has n-1 separators, the regex needs as many, and so none is
 // left for a part to match.
-func splitRegex(pattern string, n int) ([]*labels.FastRegexMatcher, error) {
+func splitRegex(pattern string, n int) ([]string, error) {
 	// The flags and the group are those of Prometheus's anchored regexes.
 	re, err := syntax.Parse("(?s:"+pattern+")", syntax.Perl)
 	if err != nil {
@@ -31,19 +29,15 @@ func splitRegex(pattern string, n int) ([]*labels.FastRegexMatcher, error) {
 	if len(parts) != n {
 		return nil, nil
 	}
-	matchers := make([]*labels.FastRegexMatcher, 0, n)
+	patterns := make([]string, 0, n)
 	for _, subs := range parts {
 		part := syntax.Regexp{Op: syntax.OpEmptyMatch}
 		if len(subs) > 0 {
 			part = syntax.Regexp{Op: syntax.OpConcat, Sub: subs}
 		}
-		m, err := labels.NewFastRegexMatcher(part.String())
-		if err != nil {
-			return nil, err
-		}
-		matchers = append(matchers, m)
+		patterns = append(patterns, part.String())
 	}
-	return matchers, nil
+	return patterns, nil
 }
 
 // splitConcat appends re to the last part, opening a new part at every literal

@@ -1,0 +1,111 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rulecheck"
+	"github.com/promguard/promguard/internal/rulecheck/report"
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+// exitStatus ends the process with a status after everything has been said.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// exitCode tells the error and returns the status to exit with.
+func exitCode(stderr io.Writer, err error) int {
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	return fail(stderr, err)
+}
+
+// rulesCheck are the flags of rules check.
+type rulesCheck struct {
+	profile    string
+	file       string
+	dashboards []string
+	ruleFiles  []string
+	queryLogs  []string
+	format     string
+}
+
+func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
+	cmd := rules.Command("check", "Prove what drop rules do to dashboards, alerts, recording rules and queries. "+
+		"Exit 0: nothing breaks; 1: something would; 2: something could not be checked.")
+	var f rulesCheck
+	cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
+		Default(relabel.ProfileMinimal).StringVar(&f.profile)
+	cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").StringVar(&f.file)
+	cmd.Flag("dashboards", "Directory or file of Grafana dashboards: JSON, or ConfigMaps and custom resources. Repeatable.").
+		PlaceHolder("DIR").StringsVar(&f.dashboards)
+	cmd.Flag("rule-files", "Directory or file of Prometheus rule files, PrometheusRules, prometheus-adapter and autoscaler manifests. Repeatable.").
+		PlaceHolder("DIR").StringsVar(&f.ruleFiles)
+	cmd.Flag("query-log", "Prometheus's query log. Repeatable.").PlaceHolder("FILE").StringsVar(&f.queryLogs)
+	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
+	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
+}
+
+// run exits 2 where the check cannot begin.
+func (f *rulesCheck) run(stdout, stderr io.Writer) error {
+	r, err := f.check()
+	if err != nil {
+		fail(stderr, err)
+		return exitStatus(2)
+	}
+	if err := r.Write(stdout, f.format); err != nil {
+		fail(stderr, err)
+		return exitStatus(2)
+	}
+	if code := r.ExitCode(); code != 0 {
+		return exitStatus(code)
+	}
+	return nil
+}
+
+func (f *rulesCheck) check() (*report.Report, error) {
+	if !slices.Contains(report.Formats(), f.format) {
+		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
+	}
+	if len(f.dashboards)+len(f.ruleFiles)+len(f.queryLogs) == 0 {
+		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
+	}
+	p, err := f.loadProfile()
+	if err != nil {
+		return nil, err
+	}
+	found := f.read()
+	checker, err := rulecheck.New(p, nil)
+	if err != nil {
+		return nil, err
+	}
+	return report.New(p, checker.Check(found.Expressions), checker.Notes(), found.Problems), nil
+}
+
+func (f *rulesCheck) loadProfile() (relabel.Profile, error) {
+	if f.file != "" {
+		return relabel.LoadProfile(f.file)
+	}
+	return relabel.ProfileByName(f.profile)
+}
+
+func (f *rulesCheck) read() source.Found {
+	var all source.Found
+	for _, found := range []source.Found{source.Dashboards(f.dashboards...), source.RuleFiles(f.ruleFiles...), source.QueryLogs(f.queryLogs...)} {
+		all.Expressions = append(all.Expressions, found.Expressions...)
+		all.Problems = append(all.Problems, found.Problems...)
+	}
+	return all
+}

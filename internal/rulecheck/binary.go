@@ -1,0 +1,270 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rulecheck
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+func (w *walker) binary(e *parser.BinaryExpr) effect {
+	l, r := w.expr(e.LHS), w.expr(e.RHS)
+	if l.none() && r.none() {
+		return effect{}
+	}
+	if u := cmp.Or(l.undecided, r.undecided); u != "" {
+		return effect{undecided: u}
+	}
+	if m := e.VectorMatching; m != nil && slices.ContainsFunc(slices.Concat(m.MatchingLabels, m.Include), source.HasMarker) {
+		// A variable says which labels are matched; le may be one.
+		l, r = l.roughRows(), r.roughRows()
+	}
+	byLE := matchesByLE(e.VectorMatching)
+	switch e.Op {
+	case parser.LAND:
+		return and(l, r, byLE)
+	case parser.LUNLESS:
+		return unless(l, r, byLE)
+	case parser.LOR:
+		return or(l, r, byLE)
+	}
+	vectors := e.LHS.Type() == parser.ValueTypeVector && e.RHS.Type() == parser.ValueTypeVector
+	if vectors && (e.VectorMatching.FillValues.LHS != nil || e.VectorMatching.FillValues.RHS != nil) {
+		return filled(both(l, r))
+	}
+	if l.near != nil || r.near != nil {
+		return closeTo(e, l, r, vectors)
+	}
+	switch {
+	case vectors && slices.Contains(e.VectorMatching.Include, model.BucketLabel):
+		l, r = l.rough(""), r.rough("")
+	case vectors && !byLE:
+		l, r = joinedWithoutLE(e.VectorMatching, l, r)
+	}
+	if !e.Op.IsComparisonOperator() {
+		return both(l, r)
+	}
+	return compared(e, both(l, r))
+}
+
+// compared is a comparison of values that may have moved.
+func compared(e *parser.BinaryExpr, in effect) effect {
+	if in.move && !e.ReturnBool {
+		in.lose, in.gain = true, true
+	}
+	return in
+}
+
+// filled is the result of a join that puts a value where a row is missing.
+func filled(in effect) effect {
+	in = in.rough("")
+	if in.empty || in.lose {
+		in.empty, in.lose, in.move = false, true, true
+	}
+	return in
+}
+
+// matchesByLE reports whether rows of two vectors meet only if their le is the
+// same.
+func matchesByLE(m *parser.VectorMatching) bool {
+	if m == nil {
+		return true
+	}
+	return slices.Contains(m.MatchingLabels, model.BucketLabel) == m.On
+}
+
+// joinedWithoutLE treats what is missing on the side that has one row for many.
+func joinedWithoutLE(m *parser.VectorMatching, l, r effect) (left, right effect) {
+	switch m.Card {
+	case parser.CardManyToOne:
+		return l, r.rough("")
+	case parser.CardOneToMany:
+		return l.rough(""), r
+	}
+	return l.rough(""), r.rough("")
+}
+
+// closeTo is arithmetic with, or a comparison of, quantiles that are close.
+func closeTo(e *parser.BinaryExpr, l, r effect, vectors bool) effect {
+	in := both(l, r)
+	if in.near == nil {
+		return compared(e, in)
+	}
+	if c, ok := constant(e.RHS); ok && l.near != nil {
+		switch {
+		case e.Op.IsComparisonOperator():
+			return threshold(e, in, c)
+		case e.Op == parser.MUL:
+			return scaled(in, c)
+		case e.Op == parser.DIV && c != 0:
+			return scaled(in, 1/c)
+		}
+	}
+	if c, ok := constant(e.LHS); ok && r.near != nil {
+		switch {
+		case e.Op.IsComparisonOperator():
+			return threshold(e, in, c)
+		case e.Op == parser.MUL:
+			return scaled(in, c)
+		}
+	}
+	// A factor that is exact leaves the relative bound as it is.
+	other := r
+	if r.near != nil {
+		other = l
+	}
+	if vectors && other.none() && in.near.bound.Low == 0 && (e.Op == parser.MUL || e.Op == parser.DIV) {
+		return in.mixed()
+	}
+	out := in.moved(in.why + ", and how far the result is off is not known")
+	if e.Op.IsComparisonOperator() {
+		out.why = in.why + ", so that the comparison may come out otherwise"
+	}
+	return compared(e, out)
+}
+
+// threshold is a comparison with a constant.
+func threshold(e *parser.BinaryExpr, in effect, value float64) effect {
+	m, divided := inside(in.near.merged, value)
+	if in.near.plain && !divided {
+		if e.ReturnBool {
+			in.near = nil
+			if in.none() {
+				return effect{}
+			}
+		}
+		return in
+	}
+	why := fmt.Sprintf("%s, so that the comparison with %g may come out otherwise", in.why, value)
+	if divided {
+		why = fmt.Sprintf("%s, and the threshold %g lies in the merged bucket from %g to %g: the comparison may come out otherwise",
+			in.why, value, m.low, m.high)
+	}
+	return compared(e, in.moved(why))
+}
+
+func scaled(in effect, factor float64) effect {
+	n := *in.near
+	size := math.Abs(factor)
+	n.bound.Low *= size
+	n.merged = slices.Clone(n.merged)
+	for i := range n.merged {
+		a, b := n.merged[i].low*factor, n.merged[i].high*factor
+		n.merged[i] = interval{min(a, b), max(a, b)}
+	}
+	n.plain = n.plain && size > 0 && !math.IsInf(size, 0)
+	in.near = &n
+	return in
+}
+
+// constant returns the value of a number that is written down.
+func constant(e parser.Expr) (float64, bool) {
+	switch e := e.(type) {
+	case *parser.NumberLiteral:
+		return e.Val, e.Val != source.UnknownNumber
+	case *parser.ParenExpr:
+		return constant(e.Expr)
+	case *parser.StepInvariantExpr:
+		return constant(e.Expr)
+	case *parser.UnaryExpr:
+		v, ok := constant(e.Expr)
+		if e.Op == parser.SUB {
+			v = -v
+		}
+		return v, ok
+	}
+	return 0, false
+}
+
+// and keeps the rows of l that meet a row of r, whatever its value.
+func and(l, r effect, byLE bool) effect {
+	r = exists(r, byLE)
+	if l.empty || r.empty {
+		out := both(l, r)
+		out.thin, out.near = nil, nil
+		return out
+	}
+	if r.thin != nil && l.thin == nil {
+		r = r.rough("")
+	}
+	r.move = false
+	if r.none() {
+		return l
+	}
+	return both(l, r)
+}
+
+// unless keeps the rows of l that meet none of r.
+func unless(l, r effect, byLE bool) effect {
+	r = exists(r, byLE)
+	if l.empty {
+		return l
+	}
+	if r.thin != nil {
+		if l.thin == nil {
+			r = r.rough("")
+		} else {
+			r.thin = nil
+		}
+	}
+	out := l
+	if r.empty || r.lose {
+		out.gain = true
+		why := r.why + ", so that unless no longer takes away what it should"
+		if !l.changes() {
+			out.why, out.via = why, r.via
+		}
+		out.example = cmp.Or(r.example, l.example)
+	}
+	if r.gain {
+		out.lose = true
+		out.why = cmp.Or(r.why, out.why)
+	}
+	return out
+}
+
+// or has the rows of l, and of r those that meet none of l.
+func or(l, r effect, byLE bool) effect {
+	if l.empty && r.empty {
+		return l
+	}
+	if l.thin != nil && r.none() && !byLE {
+		return l
+	}
+	if l.empty || l.lose || l.thin != nil && r.thin == nil {
+		out := both(l, r).rough("")
+		out.empty = false
+		out.lose, out.gain = true, true
+		out.why, out.via = l.why+", so that what stands after or takes its place", l.via
+		return out
+	}
+	if r.empty {
+		r.empty, r.lose = false, true
+	}
+	if l.none() || r.none() {
+		return both(l, r)
+	}
+	return either(l, r)
+}
+
+// exists is the effect on which rows there are, leaving their values aside.
+func exists(e effect, byLE bool) effect {
+	e.near = nil
+	e.move = false
+	if !byLE {
+		// +Inf stands for all bounds.
+		e.thin = nil
+	}
+	if e.none() {
+		return effect{}
+	}
+	return e
+}

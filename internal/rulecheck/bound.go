@@ -1,0 +1,105 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rulecheck
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Bound says how far a quantile of a thinned histogram may be from that of the
+// full one. The counts at the bounds that stay are exact, so both lie in the same
+// merged bucket.
+type Bound struct {
+	// Relative is the largest upper/lower-1 of a merged bucket whose lower bound
+	// is above 0: 1.5 means that a value is at most 150 % off.
+	Relative float64 `json:"relative"`
+	// Low is the upper bound of the merged bucket that begins at 0, where no
+	// relative bound holds: values below it are at most Low off. It is 0 if the
+	// lowest bucket stays. It is in the unit of the result.
+	Low float64 `json:"low,omitempty"`
+}
+
+func (b Bound) String() string {
+	text := fmt.Sprintf("at most %.0f %% off", 100*b.Relative)
+	if b.Relative == 0 {
+		text = "exact"
+	}
+	if b.Low > 0 {
+		text += fmt.Sprintf(", below %g at most %g off", b.Low, b.Low)
+	}
+	return text
+}
+
+// Holds reports whether the two values are as far apart as the bound allows.
+func (b Bound) Holds(full, thinned float64) bool {
+	if full == thinned || math.IsNaN(full) && math.IsNaN(thinned) {
+		return true
+	}
+	if math.IsNaN(full) || math.IsNaN(thinned) || math.IsInf(full, 0) || math.IsInf(thinned, 0) {
+		return false
+	}
+	// What rounding may add.
+	const slack = 1 + 1e-9
+	low, high := math.Abs(full), math.Abs(thinned)
+	if low > high {
+		low, high = high, low
+	}
+	if full*thinned >= 0 && high <= low*(1+b.Relative)*slack {
+		return true
+	}
+	return high <= b.Low*slack
+}
+
+func (b Bound) union(o Bound) Bound {
+	return Bound{Relative: max(b.Relative, o.Relative), Low: max(b.Low, o.Low)}
+}
+
+// interval is a merged bucket, low excluded and high included.
+type interval struct{ low, high float64 }
+
+// merge returns the buckets that are merged if the bounds for which dropped is
+// true go. ok is false if the largest of the bounds, which ascend, goes.
+func merge(bounds []float64, dropped func(float64) bool) (merged []interval, ok bool) {
+	// Where the bounds begin above 0, a quantile in the lowest bucket lies
+	// between 0 and its bound.
+	low, open := 0.0, false
+	if len(bounds) > 0 && bounds[0] <= 0 {
+		low = math.Inf(-1)
+	}
+	for _, b := range bounds {
+		if dropped(b) {
+			open = true
+			continue
+		}
+		if open {
+			merged = append(merged, interval{low, b})
+		}
+		low, open = b, false
+	}
+	return merged, !open
+}
+
+func boundOf(merged []interval) Bound {
+	var b Bound
+	for _, m := range merged {
+		if m.low > 0 {
+			b.Relative = max(b.Relative, m.high/m.low-1)
+		} else {
+			b.Low = max(b.Low, m.high)
+		}
+	}
+	return b
+}
+
+// inside returns the merged bucket that the value divides, if there is one: then
+// the full histogram may be on another side of it than the thinned one.
+func inside(merged []interval, value float64) (interval, bool) {
+	i := slices.IndexFunc(merged, func(m interval) bool { return m.low < value && value < m.high })
+	if i < 0 {
+		return interval{}, false
+	}
+	return merged[i], true
+}

@@ -1,0 +1,166 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile is beyond any dashboard or rule file, in bytes.
+const maxFile = 64 << 20
+
+// readAll calls read with every file below path, or with path itself, whose name
+// ends in one of the extensions. Hidden files and directories are left out.
+func (f *Found) readAll(path string, extensions []string, read func(file string, text []byte) Found) {
+	seen := false
+	err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			f.problem(file, "", withoutPath(err))
+			return nil
+		case file != path && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir() || file != path && !hasExtension(file, extensions):
+			return nil
+		}
+		seen = true
+		text, err := readFile(file)
+		if err != nil {
+			f.problem(file, "", withoutPath(err))
+			return nil
+		}
+		f.add(read(file, text))
+		return nil
+	})
+	if err != nil {
+		f.problem(path, "", err)
+	}
+	if !seen && len(f.Problems) == 0 {
+		f.problem(path, "", fmt.Errorf("no file ends in %s", strings.Join(extensions, ", ")))
+	}
+}
+
+// readFile follows links, which is how a ConfigMap is mounted.
+func readFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, errors.New("a link to a directory is not followed")
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("larger than %d MiB", maxFile>>20)
+	}
+	return os.ReadFile(file)
+}
+
+func hasExtension(file string, extensions []string) bool {
+	for _, e := range extensions {
+		if strings.EqualFold(filepath.Ext(file), e) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutPath takes the path off an error that is told with it.
+func withoutPath(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// documents calls read with every document of a YAML stream, JSON included, and
+// returns an error for what follows the last that could be read.
+func documents(text []byte, read func(*yaml.Node)) error {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		if err := dec.Decode(&doc); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("not YAML: %w", err)
+		}
+		if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
+			read(doc.Content[0])
+		}
+	}
+}
+
+// field returns the value of a key of a mapping, aliases resolved, or nil.
+func field(n *yaml.Node, keys ...string) *yaml.Node {
+	for _, key := range keys {
+		n = resolve(n)
+		if n == nil || n.Kind != yaml.MappingNode {
+			return nil
+		}
+		var value *yaml.Node
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				value = n.Content[i+1]
+			}
+		}
+		n = value
+	}
+	return resolve(n)
+}
+
+func resolve(n *yaml.Node) *yaml.Node {
+	if n != nil && n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// text returns the value of a scalar below keys, or "".
+func text(n *yaml.Node, keys ...string) string {
+	n = field(n, keys...)
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+// items returns the elements of a sequence below keys.
+func items(n *yaml.Node, keys ...string) []*yaml.Node {
+	n = field(n, keys...)
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	out := make([]*yaml.Node, 0, len(n.Content))
+	for _, c := range n.Content {
+		out = append(out, resolve(c))
+	}
+	return out
+}
+
+// pairs calls yield with every key and value of a mapping below keys.
+func pairs(n *yaml.Node, yield func(key string, value *yaml.Node), keys ...string) {
+	n = field(n, keys...)
+	if n == nil || n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		yield(n.Content[i].Value, resolve(n.Content[i+1]))
+	}
+}

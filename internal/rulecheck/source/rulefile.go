@@ -1,0 +1,181 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// RuleFiles reads everything but dashboards that evaluates expressions, below
+// the paths: Prometheus's rule files, PrometheusRule objects, Grafana's alert
+// rules, the configuration of prometheus-adapter, and what HorizontalPodAutoscaler
+// and ScaledObject objects read. Kubernetes objects of other kinds are passed over.
+func RuleFiles(paths ...string) Found {
+	var f Found
+	for _, path := range paths {
+		f.readAll(path, []string{".yaml", ".yml", ".json", ".rules"}, readRules)
+	}
+	return f
+}
+
+func readRules(file string, text []byte) Found {
+	r := &rules{file: file}
+	if err := documents(text, func(doc *yaml.Node) { r.document(doc, "") }); err != nil {
+		r.problem(file, "", err)
+	}
+	return r.Found
+}
+
+// rules reads one file.
+type rules struct {
+	Found
+	file string
+}
+
+// document reads what a YAML document is. place says where in the file it is, if
+// it is not all of it.
+func (r *rules) document(doc *yaml.Node, place string) {
+	kind := text(doc, "kind")
+	if name := text(doc, "metadata", "name"); kind != "" {
+		place = strings.TrimPrefix(place+", ", ", ") + strings.TrimSpace(kind+" "+name)
+	}
+	switch {
+	case strings.HasSuffix(kind, "List"):
+		for _, item := range items(doc, "items") {
+			if strings.HasSuffix(text(item, "kind"), "List") {
+				r.problem(r.file, place, errors.New("a list in a list is not read"))
+				continue
+			}
+			r.document(item, "")
+		}
+	case kind == "PrometheusRule":
+		r.groups(field(doc, "spec"), place)
+	case kind == "ConfigMap":
+		r.configMap(doc, place)
+	case kind == "HorizontalPodAutoscaler":
+		r.horizontalPodAutoscaler(doc, place)
+	case kind == "ScaledObject", kind == "ScaledJob":
+		r.scaledObject(doc, place)
+	case kind != "":
+	case field(doc, "groups") != nil:
+		r.groups(doc, place)
+	case isAdapter(doc):
+		r.adapter(doc, place)
+	default:
+		r.problem(r.file, place, errors.New("neither rule groups, nor a configuration of prometheus-adapter, nor a Kubernetes object"))
+	}
+}
+
+// configMap reads the files in a ConfigMap that are what this package knows.
+func (r *rules) configMap(doc *yaml.Node, place string) {
+	pairs(doc, func(key string, value *yaml.Node) {
+		if !hasExtension(key, []string{".yaml", ".yml", ".rules"}) {
+			return
+		}
+		err := documents([]byte(value.Value), func(inner *yaml.Node) {
+			if field(inner, "groups") != nil || isAdapter(inner) {
+				r.document(inner, place+", "+key)
+			}
+		})
+		if err != nil {
+			r.problem(r.file, place+", "+key, err)
+		}
+	}, "data")
+}
+
+func (r *rules) groups(doc *yaml.Node, place string) {
+	groups := field(doc, "groups")
+	if groups == nil || groups.Kind != yaml.SequenceNode {
+		r.problem(r.file, place, errors.New("groups: not a list"))
+		return
+	}
+	for _, g := range items(doc, "groups") {
+		prefix := strings.TrimPrefix(place+", ", ", ") + quotedName("group", text(g, "name"), "")
+		for i, rule := range items(g, "rules") {
+			if data := items(rule, "data"); data != nil {
+				r.grafanaAlert(rule, data, prefix)
+				continue
+			}
+			r.rule(rule, prefix, i)
+		}
+	}
+}
+
+func (r *rules) rule(n *yaml.Node, prefix string, i int) {
+	e := Expression{File: r.file, Text: text(n, "expr"), Record: text(n, "record")}
+	switch alert := text(n, "alert"); {
+	case alert != "" && e.Record == "":
+		e.Kind, e.Place = KindAlert, quotedName("alert", alert, "")
+	case alert == "" && e.Record != "":
+		e.Kind, e.Place = KindRecord, quotedName("recording rule", e.Record, "")
+		e.Labels = map[string]string{}
+		pairs(n, func(key string, value *yaml.Node) { e.Labels[key] = value.Value }, "labels")
+	default:
+		r.problem(r.file, fmt.Sprintf("%s, rule %d (line %d)", prefix, i+1, n.Line), errors.New("needs exactly one of alert and record"))
+		return
+	}
+	e.Place = fmt.Sprintf("%s, %s (line %d)", prefix, e.Place, n.Line)
+	if strings.TrimSpace(e.Text) == "" {
+		r.problem(r.file, e.Place, errors.New("has no expr"))
+		return
+	}
+	r.expression(e)
+	if e.Kind == KindAlert {
+		r.templates(n, e.Place)
+	}
+}
+
+// expression parses the text and adds the expression.
+func (r *rules) expression(e Expression) {
+	expr, err := parseExpr(e.Text)
+	if err != nil {
+		r.problem(r.file, e.Place, err)
+		return
+	}
+	e.Queries = append(e.Queries, expr)
+	r.Expressions = append(r.Expressions, e)
+}
+
+// templateQuery is a query in an alert's annotation, which is evaluated when the
+// alert is sent.
+var templateQuery = regexp.MustCompile("\\bquery\\s+(\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`)")
+
+func (r *rules) templates(n *yaml.Node, place string) {
+	pairs(n, func(key string, value *yaml.Node) {
+		for _, m := range templateQuery.FindAllStringSubmatch(value.Value, -1) {
+			query, err := strconv.Unquote(m[1])
+			if err != nil {
+				continue
+			}
+			r.expression(Expression{File: r.file, Place: place + ", annotation " + key, Kind: KindAnnotation, Text: query})
+		}
+	}, "annotations")
+}
+
+// grafanaAlert reads an alert rule of Grafana's own, whose data are queries and
+// expressions over them.
+func (r *rules) grafanaAlert(n *yaml.Node, data []*yaml.Node, prefix string) {
+	place := prefix + ", " + quotedName("alert", text(n, "title"), text(n, "uid"))
+	for _, d := range data {
+		query := text(d, "model", "expr")
+		source := text(d, "model", "datasource", "type")
+		b := board{}
+		if query == "" || text(d, "datasourceUid") == "__expr__" || !b.isPrometheus(source) {
+			continue
+		}
+		at := fmt.Sprintf("%s, query %s (line %d)", place, text(d, "refId"), d.Line)
+		exprs, err := parseTemplate(query, nil)
+		if err != nil {
+			r.problem(r.file, at, err)
+			continue
+		}
+		r.Expressions = append(r.Expressions, Expression{File: r.file, Place: at, Kind: KindAlert, Text: query, Queries: exprs})
+	}
+}

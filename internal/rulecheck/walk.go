@@ -1,0 +1,412 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rulecheck
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+// walker finds what one rule does to expressions.
+type walker struct {
+	*Checker
+	rule *rule
+	// recorded has what the rule does to the results of recording rules.
+	recorded map[string][]recorded
+}
+
+// recorded is what a rule does to the result of one recording rule.
+type recorded struct {
+	labels map[string]string
+	effect effect
+}
+
+// expr returns the effect on the value of an expression.
+func (w *walker) expr(e parser.Expr) effect {
+	switch e := e.(type) {
+	case *parser.NumberLiteral, *parser.StringLiteral:
+		return effect{}
+	case *parser.VectorSelector:
+		return w.selector(e)
+	case *parser.MatrixSelector:
+		return w.expr(e.VectorSelector)
+	case *parser.SubqueryExpr:
+		return w.expr(e.Expr)
+	case *parser.ParenExpr:
+		return w.expr(e.Expr)
+	case *parser.StepInvariantExpr:
+		return w.expr(e.Expr)
+	case *parser.UnaryExpr:
+		return unary(e, w.expr(e.Expr))
+	case *parser.Call:
+		return w.call(e)
+	case *parser.AggregateExpr:
+		return w.aggregate(e)
+	case *parser.BinaryExpr:
+		return w.binary(e)
+	}
+	return effect{undecided: fmt.Sprintf("%T is not known to this check", e)}
+}
+
+func unary(e *parser.UnaryExpr, in effect) effect {
+	if e.Op == parser.SUB && in.near != nil {
+		return scaled(in, -1)
+	}
+	return in
+}
+
+func (w *walker) selector(vs *parser.VectorSelector) effect {
+	s, err := w.selectorOf(vs)
+	if err != nil {
+		return effect{undecided: err.Error()}
+	}
+	return w.selected(s)
+}
+
+// selected returns the effect on what a selector selects: of scraped series and
+// of recorded ones.
+func (w *walker) selected(s *selector) effect {
+	m, example, err := w.rule.meeting(s)
+	if err != nil {
+		return effect{undecided: fmt.Sprintf("%s: %s", s.text, err)}
+	}
+	scraped := w.scraped(s, m, example)
+	for _, name := range w.recordedNames(s) {
+		in := w.fromRecorded(s, name)
+		if scraped.none() {
+			scraped = in
+		} else if !in.none() {
+			scraped = either(scraped, in)
+		}
+	}
+	return scraped
+}
+
+// fromRecorded returns the effect on the series of one recorded name. Several
+// rules may record series of it.
+func (w *walker) fromRecorded(s *selector, name string) effect {
+	var out effect
+	first, gone := true, true
+	for _, r := range w.recorded[name] {
+		if !s.mayHave(r.labels) {
+			continue
+		}
+		in := w.readRecorded(s, name, r.effect)
+		gone = gone && in.empty
+		if first {
+			out, first = in, false
+		} else {
+			out = either(out, in)
+		}
+	}
+	if out.empty && !gone {
+		out.empty, out.lose = false, true
+	}
+	return out
+}
+
+func (w *walker) scraped(s *selector, m meet, example string) effect {
+	if m == disjoint {
+		return effect{}
+	}
+	if s.anyName {
+		return effect{undecided: fmt.Sprintf("a variable names the metric of %s, which may be one that the rule drops, such as %s", s.text, example), example: example}
+	}
+	if m == covered {
+		return effect{empty: true, why: fmt.Sprintf("drops all that %s selects", s.text), example: example}
+	}
+	if w.rule.bounds && !w.rule.le.Contains("+Inf") && s.selects(model.BucketLabel, "+Inf") && w.rule.coversNames(s) {
+		return effect{
+			thin:    &thin{rule: w.rule, histograms: w.rule.histograms(s)},
+			why:     fmt.Sprintf("drops some of the bounds of %s", s.text),
+			example: example,
+		}
+	}
+	return effect{lose: true, why: fmt.Sprintf("drops %s, which %s selects", example, s.text), example: example}
+}
+
+// readRecorded returns what the effect on a recorded series becomes where a
+// selector reads it.
+func (w *walker) readRecorded(s *selector, name string, e effect) effect {
+	if e.thin != nil {
+		le := s.matchers[model.BucketLabel]
+		missing, kept := w.leOf(e.thin.rule, le)
+		switch {
+		case !missing:
+			return effect{}
+		case !kept:
+			e = effect{empty: true, example: e.example, why: e.why, via: e.via}
+		case !s.selects(model.BucketLabel, "+Inf"):
+			e = e.rough("")
+		}
+	}
+	if !e.none() {
+		e.via = append(slices.Clone(e.via), name)
+	}
+	return e
+}
+
+// leOf reports whether the matchers of le select bounds that the rule drops, and
+// such that it keeps.
+func (w *walker) leOf(r *rule, matchers setList) (missing, kept bool) {
+	_, missing, err := witness(append(slices.Clone(matchers), r.le))
+	if err != nil {
+		return true, true
+	}
+	_, kept, err = witness(append(slices.Clone(matchers), r.le.Not()))
+	return missing, kept || err != nil
+}
+
+func (w *walker) call(e *parser.Call) effect {
+	var in effect
+	for _, arg := range e.Args {
+		in = both(in, w.expr(arg))
+	}
+	if e.Func.Name == "info" {
+		in = both(in, w.info(e))
+	}
+	if in.none() {
+		return in
+	}
+	switch e.Func.Name {
+	case "absent", "absent_over_time":
+		return absent(in)
+	case "histogram_quantile", "histogram_quantiles":
+		return w.quantile(in)
+	case "histogram_fraction":
+		return in.moved("histogram_fraction reads between bounds, and " + in.why)
+	case "scalar":
+		if in.lose || in.empty || in.thin != nil {
+			return effect{move: true, why: in.why + ", so that scalar() becomes NaN or another value", example: in.example, via: in.via}
+		}
+		return in
+	case "timestamp", "present_over_time", "count_over_time":
+		if in.near != nil && !in.changes() {
+			return effect{}
+		}
+		return in
+	case "label_replace", "label_join":
+		if dst, ok := e.Args[1].(*parser.StringLiteral); in.thin != nil && (!ok || dst.Val == model.BucketLabel || source.HasMarker(dst.Val)) {
+			return in.rough("")
+		}
+		return in
+	case "max_over_time", "min_over_time":
+		return in
+	case "avg_over_time", "last_over_time", "first_over_time", "quantile_over_time":
+		return in.mixed()
+	case "sort", "sort_desc", "sort_by_label", "sort_by_label_desc":
+		return in
+	}
+	if in.near != nil {
+		return in.moved(in.why)
+	}
+	return in
+}
+
+// mixed notes that values were added up: a threshold may then be crossed though
+// no quantile crossed it. The relative bound holds on, and only that.
+func (e effect) mixed() effect {
+	if e.near == nil {
+		return e
+	}
+	if e.near.bound.Low > 0 {
+		return e.moved(e.why + ", and how far the result is off is not known")
+	}
+	n := *e.near
+	n.plain, n.merged = false, nil
+	e.near = &n
+	return e
+}
+
+// info reads target_info too, unless its second argument says otherwise.
+func (w *walker) info(e *parser.Call) effect {
+	matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "target_info")}
+	if len(e.Args) > 1 {
+		if vs, ok := e.Args[1].(*parser.VectorSelector); ok && slices.ContainsFunc(vs.LabelMatchers, isName) {
+			return effect{}
+		}
+	}
+	s, err := newSelector(matchers)
+	if err != nil {
+		return effect{undecided: err.Error()}
+	}
+	return w.selected(s)
+}
+
+func isName(m *labels.Matcher) bool { return m.Name == labels.MetricName }
+
+func absent(in effect) effect {
+	switch {
+	case in.undecided != "":
+		return in
+	case in.empty:
+		return effect{gain: true, why: in.why + ", so that absent() is always true", example: in.example, via: in.via}
+	case in.lose:
+		return effect{gain: true, why: in.why + ", so that absent() may become true", example: in.example, via: in.via}
+	case in.gain:
+		return effect{lose: true, why: in.why, example: in.example, via: in.via}
+	}
+	// Rows that move, or bounds beside +Inf that go, leave something there.
+	return effect{}
+}
+
+// quantile turns missing buckets into quantiles that are close.
+func (w *walker) quantile(in effect) effect {
+	if in.thin == nil || in.changes() {
+		return in.moved("an input of histogram_quantile is off: " + in.why)
+	}
+	var merged []interval
+	if len(in.thin.histograms) == 0 {
+		return in.moved(in.why + "; which histograms that are is not known, nor how far quantiles move")
+	}
+	for _, h := range in.thin.histograms {
+		layouts := w.layouts[h]
+		if len(layouts) == 0 {
+			return in.moved(fmt.Sprintf("%s; no rule states the bounds of %s, so how far quantiles move is not known", in.why, h))
+		}
+		for _, bounds := range layouts {
+			m, ok := merge(bounds, func(b float64) bool { return w.dropsBound(h, b) })
+			if !ok {
+				return in.moved(fmt.Sprintf("%s, among them the largest finite one, %g, which is what quantiles above it return", in.why, bounds[len(bounds)-1]))
+			}
+			merged = append(merged, m...)
+		}
+	}
+	if slices.ContainsFunc(merged, func(m interval) bool { return m.low < 0 }) {
+		return in.moved(in.why + ", among them such below 0, where no bound holds")
+	}
+	in.thin = nil
+	in.near = &near{bound: boundOf(merged), merged: merged, plain: true}
+	return in
+}
+
+func (w *walker) aggregate(e *parser.AggregateExpr) effect {
+	in := w.expr(e.Expr)
+	if e.Param != nil {
+		in = withParameter(in, w.expr(e.Param))
+	}
+	if in.none() {
+		return in
+	}
+	if in.undecided == "" && in.thin != nil {
+		in = thinned(e, in)
+	}
+	if in.near != nil {
+		in = closeBy(e, in)
+	}
+	switch e.Op {
+	case parser.COUNT, parser.GROUP:
+		// How many there are does not depend on their values.
+		in.move = false
+		if in.none() {
+			return effect{}
+		}
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
+		if in.lose || in.move || in.gain {
+			in.lose, in.gain = true, true
+		}
+	}
+	if (in.lose || in.gain) && !in.empty && e.Op != parser.GROUP {
+		in.move = true
+	}
+	return in
+}
+
+func withParameter(in, param effect) effect {
+	if param.none() {
+		return in
+	}
+	in = both(in, param).rough("")
+	in.move = true
+	return in
+}
+
+// thinned is an aggregation of rows some of whose buckets are missing.
+func thinned(e *parser.AggregateExpr, in effect) effect {
+	keepsLE := slices.Contains(e.Grouping, model.BucketLabel)
+	if e.Without {
+		keepsLE = !keepsLE && !slices.ContainsFunc(e.Grouping, source.HasMarker)
+	}
+	switch e.Op {
+	case parser.COUNT_VALUES, parser.LIMITK, parser.LIMIT_RATIO:
+	case parser.GROUP:
+		if !keepsLE {
+			in.thin = nil
+			if in.none() {
+				return effect{}
+			}
+			return in
+		}
+		return in
+	default:
+		if keepsLE {
+			return in
+		}
+	}
+	out := in.moved(fmt.Sprintf("%s, and %s does not keep le apart", in.why, e.Op))
+	// For count, rows that are missing are more than rows with other values.
+	out.lose = true
+	return out
+}
+
+// closeBy is an aggregation of quantiles that are close.
+func closeBy(e *parser.AggregateExpr, in effect) effect {
+	switch e.Op {
+	case parser.MAX, parser.MIN:
+		return in
+	case parser.AVG, parser.QUANTILE, parser.SUM:
+		return in.mixed()
+	case parser.COUNT, parser.GROUP:
+		in.near = nil
+		if in.none() {
+			return effect{}
+		}
+		return in
+	case parser.TOPK, parser.BOTTOMK:
+		out := in.moved(in.why + ", so that others may be among the first")
+		out.lose, out.gain = true, true
+		return out
+	}
+	return in.moved(fmt.Sprintf("%s, and how far %s is off is not known", in.why, e.Op))
+}
+
+func (w *walker) recordedNames(s *selector) []string {
+	if s.name != "" {
+		return []string{s.name}
+	}
+	var out []string
+	for name := range w.recorded {
+		if s.selects(model.MetricNameLabel, name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// selects reports whether the matchers of a label allow the value.
+func (s *selector) selects(label, value string) bool {
+	for _, set := range s.matchers[label] {
+		if !set.Contains(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHave reports whether series with these labels can be selected.
+func (s *selector) mayHave(labels map[string]string) bool {
+	for name, value := range labels {
+		if !source.HasMarker(value) && !s.selects(name, value) {
+			return false
+		}
+	}
+	return true
+}
