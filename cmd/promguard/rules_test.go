@@ -76,9 +76,9 @@ func TestRulesListHasALinePerRule(t *testing.T) {
 
 func TestRulesCommandsNameWhatIsAllowed(t *testing.T) {
 	_, err := runRules(t, "print", "--profile=maximal")
-	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, off`)
+	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, recommended, aggressive, off`)
 	_, err = runRules(t, "list", "--profile=maximal")
-	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, off`)
+	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, recommended, aggressive, off`)
 	_, err = runRules(t, "print", "--format=toml")
 	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs`)
 }

@@ -14,18 +14,14 @@ import (
 
 // Dropper decides which series the rules of a profile drop. It decides exactly
 // as Prometheus's relabelling would with the profile's rules in order, but looks
-// rules up by metric name, so that a series whose name no rule lists costs one
+// rules up by metric name, so that a series whose name no rule concerns costs one
 // map access.
 //
-// A Dropper never changes: any number of goroutines may use it.
+// Any number of goroutines may use it.
 type Dropper struct {
 	profile Profile
 	rules   []compiledRule
-	// byName holds, for every metric name of the rules that list their names,
-	// those rules in order.
-	byName map[string][]int
-	// anyName holds the other rules in order.
-	anyName []int
+	names   nameIndex
 }
 
 // compiledRule is one rule in the two forms a Dropper uses: the regex over the
@@ -36,6 +32,11 @@ type compiledRule struct {
 	joined promrelabel.Regexp
 	// parts has one matcher per source label, or is nil.
 	parts []*labels.FastRegexMatcher
+	// byName is set if the metric's name alone, up to a separator in it, can rule
+	// the rule out: the name is the first source label and its part cannot match
+	// a separator, so that whatever matches the regex has a name before its first
+	// separator that matches the part.
+	byName bool
 	// prefix is what the metric name must start with. It is used only if the
 	// name is the first source label, and is empty otherwise.
 	prefix string
@@ -47,64 +48,45 @@ func Compile(p Profile) (*Dropper, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	d := &Dropper{
-		profile: p,
-		rules:   make([]compiledRule, 0, len(p.Rules)),
-		byName:  map[string][]int{},
-	}
-	for i, r := range p.Rules {
-		c, names, err := compileRule(r)
+	d := &Dropper{profile: p, rules: make([]compiledRule, 0, len(p.Rules))}
+	for _, r := range p.Rules {
+		c, err := compileRule(r)
 		if err != nil {
 			return nil, err
 		}
 		d.rules = append(d.rules, c)
-		if len(names) == 0 {
-			d.anyName = append(d.anyName, i)
-			continue
-		}
-		for _, n := range names {
-			d.byName[n] = append(d.byName[n], i)
-		}
 	}
 	return d, nil
 }
 
-// compileRule returns the rule's compiled form and, if the rule lists them, the
-// only metric names it can match.
-func compileRule(r Rule) (compiledRule, []string, error) {
+func compileRule(r Rule) (compiledRule, error) {
 	cfg, err := r.RelabelConfig()
 	if err != nil {
-		return compiledRule{}, nil, err
+		return compiledRule{}, err
 	}
 	source, pattern := r.Joined()
 	c := compiledRule{labels: source, joined: cfg.Regex}
 	patterns, err := splitRegex(pattern, len(source))
 	if err != nil {
-		return compiledRule{}, nil, err
+		return compiledRule{}, err
 	}
 	for _, p := range patterns {
 		m, err := labels.NewFastRegexMatcher(p)
 		if err != nil {
-			return compiledRule{}, nil, err
+			return compiledRule{}, err
 		}
 		c.parts = append(c.parts, m)
 	}
 	if source[0] != model.MetricNameLabel {
-		return c, nil, nil
+		return c, nil
 	}
-	if c.prefix, err = literalPrefix(pattern); err != nil {
-		return compiledRule{}, nil, err
-	}
-	if c.parts == nil {
-		return c, nil, nil
-	}
-	names := c.parts[0].SetMatches()
-	for _, n := range names {
-		if strings.Contains(n, separator) {
-			return c, nil, nil
+	if c.parts != nil {
+		if c.byName, err = withoutSeparator(patterns[0]); err != nil {
+			return compiledRule{}, err
 		}
 	}
-	return c, names, nil
+	c.prefix, err = literalPrefix(pattern)
+	return c, err
 }
 
 // literalPrefix returns what every string that matches the pattern starts with,
@@ -130,33 +112,32 @@ func (d *Dropper) Profile() Profile {
 // rule that does, or -1. The labels are those after the scrape pool's own
 // relabelling, target labels included.
 //
-// It allocates nothing unless a label that a candidate rule reads has ";" in
-// its value, or the rule's regex cannot be taken apart label by label.
+// It allocates nothing unless the metric's name is new, a label that a candidate
+// rule reads has ";" in its value, or the rule's regex cannot be taken apart label
+// by label.
 func (d *Dropper) Drop(lset labels.Labels) (rule int, drop bool) {
 	name := lset.Get(model.MetricNameLabel)
-	// A listed name has no ";". Where the series' name has one, a rule's regex
-	// sees a shorter name before it.
-	key := name
-	if before, _, ok := strings.Cut(name, separator); ok {
-		key = before
-	}
-	rule = -1
-	for _, i := range d.byName[key] {
-		if d.rules[i].matches(lset) {
-			rule = i
-			break
-		}
-	}
-	for _, i := range d.anyName {
-		if rule >= 0 && i > rule {
-			break
-		}
+	// Where the series' name has a separator, a rule's regex sees a shorter name
+	// before it.
+	key, _, _ := strings.Cut(name, separator)
+	for _, i := range d.names.rules(key, d.concerned) {
 		if c := &d.rules[i]; strings.HasPrefix(name, c.prefix) && c.matches(lset) {
-			rule = i
-			break
+			return i, true
 		}
 	}
-	return rule, rule >= 0
+	return -1, false
+}
+
+// concerned returns the rules that a metric name, up to a separator, does not
+// rule out.
+func (d *Dropper) concerned(name string) []int {
+	var out []int
+	for i, c := range d.rules {
+		if !c.byName || c.parts[0].MatchString(name) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // matches reports whether the rule drops the series.

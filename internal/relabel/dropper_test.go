@@ -4,7 +4,10 @@
 package relabel
 
 import (
+	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"unicode/utf8"
@@ -54,6 +57,8 @@ func TestCompiledProfileDropsWhatTheRelabelChainDrops(t *testing.T) {
 	both := Profile{Name: "both", Rules: append(awkward().Rules, mustProfile(t, ProfileMinimal).Rules...)}
 	for name, p := range map[string]Profile{
 		"minimal":           mustProfile(t, ProfileMinimal),
+		"recommended":       mustProfile(t, ProfileRecommended),
+		"aggressive":        mustProfile(t, ProfileAggressive),
 		"off":               mustProfile(t, ProfileOff),
 		"awkward":           awkward(),
 		"awkward backwards": backwards,
@@ -61,7 +66,7 @@ func TestCompiledProfileDropsWhatTheRelabelChainDrops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			perRule := requireSameAsChain(t, mustCompile(t, p), chain(t, p), series)
-			if name == "both" || name == "awkward backwards" {
+			if name != "minimal" && name != "awkward" {
 				return
 			}
 			for i, n := range perRule {
@@ -72,10 +77,99 @@ func TestCompiledProfileDropsWhatTheRelabelChainDrops(t *testing.T) {
 }
 
 func TestCompiledProfileDropsWhatTheRelabelChainDropsOnRealExpositions(t *testing.T) {
-	p := mustProfile(t, ProfileMinimal)
-	d, cfgs := mustCompile(t, p), chain(t, p)
-	for _, series := range realExpositions(t) {
-		requireSameAsChain(t, d, cfgs, series)
+	for _, p := range Profiles() {
+		d, cfgs := mustCompile(t, p), chain(t, p)
+		for _, series := range realExpositions(t) {
+			requireSameAsChain(t, d, cfgs, series)
+		}
+	}
+}
+
+// seriesOfRules returns, for every rule, series of names and labels that its
+// regex is about and of such that are nearly so, in every job.
+func seriesOfRules(t testing.TB, p Profile) []labels.Labels {
+	t.Helper()
+	var series []labels.Labels
+	for _, r := range p.Rules {
+		names, patterns, err := r.Split()
+		require.NoError(t, err)
+		require.NotNil(t, patterns, r.ID)
+		values := make([][]string, len(names))
+		for i, pattern := range patterns {
+			for _, v := range samples(t, pattern) {
+				values[i] = append(values[i], v, v+"x", "x"+v)
+			}
+		}
+		for i := range 300 {
+			b := labels.NewBuilder(labels.EmptyLabels())
+			for k, n := range names {
+				b.Set(n, values[k][(i*(2*k+7)+i/11)%len(values[k])])
+			}
+			series = append(series, b.Labels())
+		}
+	}
+	return series
+}
+
+// samples returns texts that match the pattern, made from its syntax tree.
+func samples(t testing.TB, pattern string) []string {
+	t.Helper()
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	require.NoError(t, err)
+	texts := expand(re)
+	compiled := regexp.MustCompile("^(?:" + pattern + ")$")
+	for _, text := range texts {
+		require.True(t, compiled.MatchString(text), "%s is no sample of %s", text, pattern)
+	}
+	return texts
+}
+
+func expand(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return []string{string(re.Rune)}
+	case syntax.OpCharClass:
+		return []string{string(re.Rune[0])}
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return []string{"z"}
+	case syntax.OpCapture, syntax.OpPlus:
+		return expand(re.Sub[0])
+	case syntax.OpQuest, syntax.OpStar:
+		return append([]string{""}, expand(re.Sub[0])...)
+	case syntax.OpAlternate:
+		var out []string
+		for _, sub := range re.Sub {
+			out = append(out, expand(sub)...)
+		}
+		return out
+	case syntax.OpConcat:
+		out := []string{""}
+		for _, sub := range re.Sub {
+			var next []string
+			for _, before := range out {
+				for _, after := range expand(sub) {
+					next = append(next, before+after)
+				}
+			}
+			out = next
+		}
+		return out
+	}
+	return []string{""}
+}
+
+func TestCompiledProfileDropsWhatTheRelabelChainDropsAroundEveryRule(t *testing.T) {
+	for _, p := range Profiles() {
+		if len(p.Rules) == 0 {
+			continue
+		}
+		perRule := requireSameAsChain(t, mustCompile(t, p), chain(t, p), seriesOfRules(t, p))
+		for i, n := range perRule {
+			// A rule may have nothing left that an earlier one did not drop.
+			if n == 0 {
+				t.Errorf("profile %s: rule %s never drops first", p.Name, p.Rules[i].ID)
+			}
+		}
 	}
 }
 
@@ -127,14 +221,27 @@ func TestDropAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestRulesOfMinimalAreLookedUpByName(t *testing.T) {
-	d := mustCompile(t, mustProfile(t, ProfileMinimal))
-	for i, c := range d.rules {
-		require.NotNil(t, c.parts, "rule %s has to join label values", d.profile.Rules[i].ID)
+func TestRulesAreLookedUpByName(t *testing.T) {
+	for _, p := range Profiles() {
+		d := mustCompile(t, p)
+		for i, c := range d.rules {
+			require.NotNil(t, c.parts, "rule %s has to join label values", d.profile.Rules[i].ID)
+		}
+		for i, c := range d.rules {
+			require.True(t, c.byName, "rule %s is tried on every series", d.profile.Rules[i].ID)
+		}
 	}
-	for _, i := range d.anyName {
-		require.NotEmpty(t, d.rules[i].prefix, "rule %s is tried on every series", d.profile.Rules[i].ID)
+}
+
+func TestNamesBeyondTheBoundAreStillDecided(t *testing.T) {
+	p := mustProfile(t, ProfileMinimal)
+	d, cfgs := mustCompile(t, p), chain(t, p)
+	for i := range maxRememberedNames + 100 {
+		d.Drop(labels.FromStrings("__name__", "name_"+strconv.Itoa(i)))
 	}
+	require.Len(t, d.names.all, maxRememberedNames)
+	require.Len(t, *d.names.clean.Load(), maxRememberedNames)
+	requireSameAsChain(t, d, cfgs, syntheticSeries(t, 2_000))
 }
 
 func TestDropperServesManyScrapeLoops(t *testing.T) {
@@ -145,6 +252,7 @@ func TestDropperServesManyScrapeLoops(t *testing.T) {
 		rule, _ := d.Drop(lset)
 		want = append(want, rule)
 	}
+	d = mustCompile(t, mustProfile(t, ProfileMinimal)) // Without names it has met.
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -174,7 +282,12 @@ func BenchmarkNewRealSeries(b *testing.B) {
 }
 
 func benchmarkFirstSight(b *testing.B, series []labels.Labels) {
-	p := mustProfile(b, ProfileMinimal)
+	for _, name := range []string{ProfileMinimal, ProfileRecommended, ProfileAggressive} {
+		b.Run("profile="+name, func(b *testing.B) { benchmarkProfile(b, mustProfile(b, name), series) })
+	}
+}
+
+func benchmarkProfile(b *testing.B, p Profile, series []labels.Labels) {
 	d, cfgs := mustCompile(b, p), chain(b, p)
 	b.Run("impl=compiled", func(b *testing.B) {
 		b.ReportAllocs()

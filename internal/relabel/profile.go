@@ -13,6 +13,10 @@ const (
 	// ProfileMinimal drops only series that nothing in the widely used rules and
 	// dashboards can see.
 	ProfileMinimal = "minimal"
+	// ProfileRecommended changes no value beyond a stated bound.
+	ProfileRecommended = "recommended"
+	// ProfileAggressive changes results. It is for those who have checked theirs.
+	ProfileAggressive = "aggressive"
 	// ProfileOff drops nothing.
 	ProfileOff = "off"
 )
@@ -27,7 +31,7 @@ type Profile struct {
 
 // Profiles returns the built-in profiles. The caller owns the result.
 func Profiles() []Profile {
-	return []Profile{minimal(), off()}
+	return []Profile{minimal(), recommended(), aggressive(), off()}
 }
 
 // ProfileNames returns the names that ProfileByName knows.

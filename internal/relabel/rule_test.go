@@ -71,7 +71,7 @@ func TestProfileReportsEveryBadRuleWithItsPlace(t *testing.T) {
 }
 
 func TestBuiltInProfilesAreValidAndFoundByName(t *testing.T) {
-	require.Equal(t, []string{"minimal", "off"}, ProfileNames())
+	require.Equal(t, []string{"minimal", "recommended", "aggressive", "off"}, ProfileNames())
 	for _, p := range Profiles() {
 		require.NoError(t, p.Validate())
 		got, err := ProfileByName(p.Name)
@@ -83,7 +83,7 @@ func TestBuiltInProfilesAreValidAndFoundByName(t *testing.T) {
 
 func TestUnknownProfileNamesThoseThereAre(t *testing.T) {
 	_, err := ProfileByName("maximal")
-	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, off`)
+	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, recommended, aggressive, off`)
 }
 
 func TestProfileCanBeChangedWithoutChangingTheBuiltInOne(t *testing.T) {

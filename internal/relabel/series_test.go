@@ -6,7 +6,6 @@ package relabel
 import (
 	"errors"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -89,7 +88,12 @@ func syntheticNames(t testing.TB) []string {
 	// The shares make sure that a few ten thousand series reach every rule.
 	names = slices.Repeat(names, 8)
 	d := mustCompile(t, mustProfile(t, ProfileMinimal))
-	for _, n := range slices.Sorted(maps.Keys(d.byName)) {
+	var listed []string
+	for _, c := range d.rules {
+		listed = append(listed, c.parts[0].SetMatches()...)
+	}
+	slices.Sort(listed)
+	for _, n := range slices.Compact(listed) {
 		names = append(names, slices.Repeat([]string{n}, 5)...)
 		names = append(names, n+"x", "x"+n, n[:len(n)-1], strings.ToUpper(n), n+";", n+";kubelet", n+"\n")
 	}

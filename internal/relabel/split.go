@@ -78,6 +78,32 @@ func splitLiteral(parts [][]*syntax.Regexp, re *syntax.Regexp) [][]*syntax.Regex
 	}
 }
 
+// withoutSeparator reports whether nothing that matches the pattern contains the
+// separator.
+func withoutSeparator(pattern string) (bool, error) {
+	re, err := syntax.Parse(pattern, syntax.Perl|syntax.DotNL)
+	if err != nil {
+		return false, err
+	}
+	return !mayContainSeparator(re), nil
+}
+
+func mayContainSeparator(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return true
+	case syntax.OpLiteral:
+		return slices.Contains(re.Rune, rune(separator[0]))
+	case syntax.OpCharClass:
+		for i := 0; i+1 < len(re.Rune); i += 2 {
+			if re.Rune[i] <= rune(separator[0]) && rune(separator[0]) <= re.Rune[i+1] {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(re.Sub, mayContainSeparator)
+}
+
 // readsSurroundings reports whether the regex has an assertion, such as \b or ^,
 // whose answer depends on the text beside it.
 func readsSurroundings(re *syntax.Regexp) bool {

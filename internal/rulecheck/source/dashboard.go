@@ -391,10 +391,13 @@ func isMixed(source any) bool {
 }
 
 // object, list, str and number read JSON whose shape differs between versions of
-// Grafana: what is not of the kind asked for is empty.
+// Grafana: what is not of the kind asked for is empty. An object can always be
+// written to.
 func object(v any) map[string]any {
-	o, _ := v.(map[string]any)
-	return o
+	if o, ok := v.(map[string]any); ok && o != nil {
+		return o
+	}
+	return map[string]any{}
 }
 
 func list(v any) []any {
