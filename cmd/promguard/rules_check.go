@@ -14,6 +14,7 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck"
+	"github.com/promguard/promguard/internal/rulecheck/replay"
 	"github.com/promguard/promguard/internal/rulecheck/report"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
@@ -39,6 +40,7 @@ type rulesCheck struct {
 	dashboards []string
 	ruleFiles  []string
 	queryLogs  []string
+	exposition []string
 	format     string
 }
 
@@ -54,6 +56,8 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	cmd.Flag("rule-files", "Directory or file of Prometheus rule files, PrometheusRules, prometheus-adapter and autoscaler manifests. Repeatable.").
 		PlaceHolder("DIR").StringsVar(&f.ruleFiles)
 	cmd.Flag("query-log", "Prometheus's query log. Repeatable.").PlaceHolder("FILE").StringsVar(&f.queryLogs)
+	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
+		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
 	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
@@ -87,11 +91,24 @@ func (f *rulesCheck) check() (*report.Report, error) {
 		return nil, err
 	}
 	found := f.read()
-	checker, err := rulecheck.New(p, nil)
+	series, err := replay.ReadExpositions(f.exposition)
 	if err != nil {
 		return nil, err
 	}
-	return report.New(p, checker.Check(found.Expressions), checker.Notes(), found.Problems), nil
+	checker, err := rulecheck.New(p, replay.Layouts(series))
+	if err != nil {
+		return nil, err
+	}
+	in := report.Input{Profile: p, Results: checker.Check(found.Expressions), Notes: checker.Notes(), Problems: found.Problems}
+	if len(f.exposition) == 0 {
+		return report.New(in), nil
+	}
+	if in.Data, err = replay.Load(p, series, found.Expressions); err != nil {
+		return nil, err
+	}
+	defer in.Data.Close()
+	in.Measured = in.Data.Compare(in.Results)
+	return report.New(in), nil
 }
 
 func (f *rulesCheck) loadProfile() (relabel.Profile, error) {

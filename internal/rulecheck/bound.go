@@ -23,14 +23,13 @@ type Bound struct {
 }
 
 func (b Bound) String() string {
-	text := fmt.Sprintf("at most %.0f %% off", 100*b.Relative)
-	if b.Relative == 0 {
-		text = "exact"
+	switch {
+	case b.Low == 0:
+		return fmt.Sprintf("at most %.0f %% off", 100*b.Relative)
+	case b.Relative == 0:
+		return fmt.Sprintf("at most %.3g off below %.3g, and exact above", b.Low, b.Low)
 	}
-	if b.Low > 0 {
-		text += fmt.Sprintf(", below %g at most %g off", b.Low, b.Low)
-	}
-	return text
+	return fmt.Sprintf("at most %.3g off below %.3g, and at most %.0f %% above", b.Low, b.Low, 100*b.Relative)
 }
 
 // Holds reports whether the two values are as far apart as the bound allows.

@@ -286,7 +286,7 @@ func TestBoundIsThatOfTheWidestMergedBucketOfAllRules(t *testing.T) {
 	require.Equal(t, Bound{Relative: 9}, *r.Findings[0].Bound)
 	r = check(t, p, expression(t, source.KindPanel, "histogram_quantile(0.9, c_bucket)"))[0]
 	require.Equal(t, Bound{Low: 0.2}, *r.Findings[0].Bound)
-	require.Contains(t, r.Findings[0].Why, "below 0.2 at most 0.2 off")
+	require.Contains(t, r.Findings[0].Why, "at most 0.2 off below 0.2, and exact above")
 
 	// What data show counts more than what the rule states.
 	c, err := New(p, map[string][][]float64{"a": {{0.1, 0.2, 0.4, 20}}})

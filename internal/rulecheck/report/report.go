@@ -14,6 +14,7 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck"
+	"github.com/promguard/promguard/internal/rulecheck/replay"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
@@ -122,34 +123,112 @@ type Measured struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// New makes a report of what was checked. notes are by rule.
-func New(p relabel.Profile, results []rulecheck.Result, notes map[string]string, problems []source.Problem) *Report {
-	r := &Report{Profile: p.Name, Findings: []Finding{}, Problems: []Problem{}}
+// Input is what a report is made of.
+type Input struct {
+	Profile relabel.Profile
+	Results []rulecheck.Result
+	// Notes are by rule.
+	Notes    map[string]string
+	Problems []source.Problem
+	// Data and Measured, one per result, are set if the expressions were
+	// evaluated too.
+	Data     *replay.Data
+	Measured []replay.Measured
+}
+
+// New makes a report.
+func New(in Input) *Report {
+	r := &Report{Profile: in.Profile.Name, Findings: []Finding{}, Problems: []Problem{}}
 	index := map[string]int{}
-	for i, rule := range p.Rules {
+	for i, rule := range in.Profile.Rules {
 		index[rule.ID] = i
-		r.Rules = append(r.Rules, Rule{ID: rule.ID, Class: rule.Class, Reason: rule.Reason, Verdict: rulecheck.Invisible, Note: notes[rule.ID]})
-	}
-	for _, res := range results {
-		r.Expressions.add(res.Verdict)
-		for _, f := range res.Findings {
-			rule := &r.Rules[index[f.Rule]]
-			rule.Verdict = rulecheck.Worst(rule.Verdict, f.Verdict)
-			rule.Affected++
-		}
-		if res.Verdict == rulecheck.Invisible {
-			continue
-		}
-		r.Findings = append(r.Findings, Finding{
-			File: res.Expression.File, Place: res.Expression.Place, Kind: res.Expression.Kind, Expr: res.Expression.Text,
-			Verdict: res.Verdict, Rules: res.Findings,
+		r.Rules = append(r.Rules, Rule{
+			ID: rule.ID, Class: rule.Class, Reason: rule.Reason, Verdict: rulecheck.Invisible, Note: in.Notes[rule.ID],
 		})
 	}
-	for _, p := range problems {
+	if in.Data != nil {
+		r.addData(in.Data)
+	}
+	for i, res := range in.Results {
+		f := Finding{
+			File: res.Expression.File, Place: res.Expression.Place, Kind: res.Expression.Kind, Expr: res.Expression.Text,
+			Verdict: res.Verdict, Rules: res.Findings,
+		}
+		if in.Measured != nil {
+			r.addMeasured(&f, in.Measured[i])
+		}
+		r.Expressions.add(f.Verdict)
+		if f.Verdict == rulecheck.Invisible {
+			continue
+		}
+		for _, finding := range res.Findings {
+			rule := &r.Rules[index[finding.Rule]]
+			rule.Verdict = rulecheck.Worst(rule.Verdict, finding.Verdict)
+			rule.Affected++
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	for _, p := range in.Problems {
 		r.Problems = append(r.Problems, Problem{File: p.File, Place: p.Place, Error: p.Err.Error()})
 	}
 	r.settle()
 	return r
+}
+
+func (r *Report) addData(d *replay.Data) {
+	r.Data = &Data{Series: d.Series, Dropped: d.Dropped}
+	for i, n := range d.PerRule {
+		r.Rules[i].Dropped = n
+	}
+	for _, rule := range d.Unguarded {
+		r.Problems = append(r.Problems, Problem{
+			File:  "rule " + rule.ID,
+			Error: fmt.Sprintf("it drops series, but is only for installations that have %s, and the data have none: leave it out", rule.Requires),
+		})
+	}
+}
+
+// addMeasured counts an outcome and lets it decide where the proof did not.
+func (r *Report) addMeasured(f *Finding, m replay.Measured) {
+	f.Measured = &Measured{Outcome: string(m.Outcome), Why: m.Why}
+	d := r.Data
+	switch m.Outcome {
+	case replay.Skipped:
+		return
+	case replay.Failed:
+		d.Failed++
+		return
+	case replay.Equal:
+		d.Equal++
+		if m.Rows == 0 {
+			d.Empty++
+		}
+		switch f.Verdict {
+		case rulecheck.Undecided:
+			f.Verdict = rulecheck.Invisible
+		case rulecheck.Changed, rulecheck.Gone:
+			f.Measured.Why = "Evaluated on the data, the result is the same."
+		}
+	case replay.Within:
+		d.Within++
+	case replay.Changed:
+		d.Outside++
+	case replay.Gone:
+		d.Vanished++
+	}
+	d.Evaluated++
+	measured := map[replay.Outcome]rulecheck.Verdict{
+		replay.Within: rulecheck.Changed, replay.Changed: rulecheck.Changed, replay.Gone: rulecheck.Gone,
+	}[m.Outcome]
+	switch {
+	case measured == "" || f.Verdict == rulecheck.Thinned && m.Outcome == replay.Within:
+	case f.Verdict == rulecheck.Invisible || f.Verdict == rulecheck.Thinned:
+		// One of the two is wrong, and the data are not.
+		f.Verdict = measured
+		f.Measured.Why = "The proof says otherwise; please report this. " + f.Measured.Why
+	default:
+		f.Verdict = rulecheck.Worst(f.Verdict, measured)
+	}
 }
 
 // settle takes the worst verdict of all.
@@ -262,7 +341,7 @@ func (r *Report) writeSummary(b *bufio.Writer) {
 	fmt.Fprintf(b, "%s, %s of profile %s: %d invisible, %d thinned, %d undecided, %d changed, %d gone; %s not checked.\n",
 		plural(c.Total, "expression"), plural(len(r.Rules), "rule"), r.Profile, c.Invisible, c.Thinned, c.Undecided, c.Changed, c.Gone, plural(len(r.Problems), "place"))
 	if d := r.Data; d != nil {
-		fmt.Fprintf(b, "%d series, %d dropped (%s); %d expressions evaluated: %d equal (%d of them empty), %d within the bound, %d changed, %d gone; %d could not be evaluated either way.\n",
+		fmt.Fprintf(b, "%d series, %d dropped (%s); %d expressions evaluated: %d equal (%d of them empty), %d within the bound, %d changed, %d gone; %d cannot be evaluated on the data with or without the rules.\n",
 			d.Series, d.Dropped, percent(d.Dropped, d.Series), d.Evaluated, d.Equal, d.Empty, d.Within, d.Outside, d.Vanished, d.Failed)
 	}
 	fmt.Fprintln(b, r.Conclusion())

@@ -1,0 +1,423 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rulecheck"
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+// Outcome says how the two results of an expression compare.
+type Outcome string
+
+// The outcomes.
+const (
+	Equal Outcome = "equal"
+	// Within: not equal, and within the bound that was proved.
+	Within  Outcome = "within the bound"
+	Changed Outcome = "changed"
+	Gone    Outcome = "gone"
+	// Failed: with and without the rules, the expression cannot be evaluated on
+	// the data.
+	Failed Outcome = "failed"
+	// Skipped: a variable decides which metric is read.
+	Skipped Outcome = "skipped"
+)
+
+// Measured is the outcome for one expression.
+type Measured struct {
+	Outcome Outcome
+	// Rows are the series of the full result.
+	Rows int
+	// Why shows a row that differs, or an error.
+	Why string
+}
+
+// Data is the same scrape with and without the series that a profile drops.
+type Data struct {
+	full, thinned *head
+	engine        *promql.Engine
+
+	// Series and Dropped count series; PerRule counts those dropped, by the
+	// number of the first rule that drops them.
+	Series, Dropped int
+	PerRule         []int
+	// Unguarded are the rules that drop something though what they require is
+	// not in the data.
+	Unguarded []relabel.Rule
+}
+
+// row is one series of a result.
+type row struct {
+	labels labels.Labels
+	value  float64
+}
+
+// Load puts the series into two heads and evaluates the recording rules among the
+// expressions on both. Close gives them back.
+func Load(p relabel.Profile, series []Series, exprs []source.Expression) (*Data, error) {
+	dropper, err := relabel.Compile(p)
+	if err != nil {
+		return nil, err
+	}
+	d := &Data{
+		engine: promql.NewEngine(promql.EngineOpts{
+			MaxSamples:               50_000_000,
+			Timeout:                  time.Minute,
+			EnableAtModifier:         true,
+			EnableNegativeOffset:     true,
+			NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+			Parser:                   newParser(),
+		}),
+		Series:  len(series),
+		PerRule: make([]int, len(p.Rules)),
+	}
+	var kept []Series
+	for _, s := range series {
+		if rule, drop := dropper.Drop(s.Labels); drop {
+			d.Dropped++
+			d.PerRule[rule]++
+			continue
+		}
+		kept = append(kept, s)
+	}
+	if d.full, err = newHead(); err != nil {
+		return nil, err
+	}
+	if d.thinned, err = newHead(); err != nil {
+		return nil, errors.Join(err, d.full.Close())
+	}
+	if err := d.fill(series, kept, exprs); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if err := d.guards(p); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close frees the data.
+func (d *Data) Close() error { return errors.Join(d.full.Close(), d.thinned.Close()) }
+
+func newParser() parser.Parser {
+	return parser.NewParser(parser.Options{
+		EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
+		EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true,
+	})
+}
+
+// fill appends both histories, and after each scrape what is recorded from it.
+func (d *Data) fill(series, kept []Series, exprs []source.Expression) error {
+	rules := recordingOrder(exprs)
+	for _, age := range ages {
+		for _, side := range []struct {
+			head   *head
+			series []Series
+		}{{d.full, series}, {d.thinned, kept}} {
+			if err := side.head.scrape(side.series, age); err != nil {
+				return err
+			}
+			for _, r := range rules {
+				t := now - age.Milliseconds()
+				query, ok := evaluable(r.Queries[0])
+				if !ok {
+					continue
+				}
+				rows, err := d.evaluate(side.head, query, t)
+				if err != nil {
+					// Prometheus would log it and go on.
+					continue
+				}
+				if err := side.head.record(rows, r.Record, r.Labels, t); err != nil {
+					return fmt.Errorf("%s: %w", r.Place, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// recordingOrder returns the recording rules so that those that read what others
+// record come after them.
+func recordingOrder(exprs []source.Expression) []source.Expression {
+	byName := map[string][]int{}
+	for i, e := range exprs {
+		if e.Record != "" {
+			byName[e.Record] = append(byName[e.Record], i)
+		}
+	}
+	var (
+		out     []source.Expression
+		visited = map[int]bool{}
+		visit   func(int)
+	)
+	visit = func(i int) {
+		if visited[i] {
+			return
+		}
+		visited[i] = true
+		for _, matchers := range parser.ExtractSelectors(exprs[i].Queries[0]) {
+			for _, m := range matchers {
+				if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+					for _, dependency := range byName[m.Value] {
+						visit(dependency)
+					}
+				}
+			}
+		}
+		out = append(out, exprs[i])
+	}
+	for i, e := range exprs {
+		if e.Record != "" {
+			visit(i)
+		}
+	}
+	return out
+}
+
+// evaluable returns the text of the expression without the matchers that
+// variables fill, or false if a variable names a metric.
+func evaluable(e parser.Expr) (string, bool) {
+	// A copy: others read the expression too.
+	e, err := newParser().ParseExpr(e.String())
+	if err != nil {
+		return "", false
+	}
+	ok := true
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		vs, is := n.(*parser.VectorSelector)
+		if !is {
+			return nil
+		}
+		ok = ok && !source.HasMarker(vs.Name)
+		vs.LabelMatchers = slices.DeleteFunc(vs.LabelMatchers, func(m *labels.Matcher) bool {
+			if m.Name == labels.MetricName && source.HasMarker(m.Value) {
+				ok = false
+			}
+			return source.HasMarker(m.Name) || source.HasMarker(m.Value)
+		})
+		return nil
+	})
+	return e.String(), ok
+}
+
+// evaluate returns the rows of an instant query by their labels.
+func (d *Data) evaluate(h *head, query string, t int64) (map[string]row, error) {
+	q, err := d.engine.NewInstantQuery(context.Background(), h, nil, query, time.UnixMilli(t))
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	res := q.Exec(context.Background())
+	if res.Err != nil {
+		return nil, res.Err
+	}
+	rows := map[string]row{}
+	switch v := res.Value.(type) {
+	case promql.Vector:
+		for _, s := range v {
+			rows[string(s.Metric.Bytes(nil))] = row{s.Metric.Copy(), s.F}
+		}
+	case promql.Scalar:
+		rows[""] = row{labels.EmptyLabels(), v.V}
+	case promql.Matrix:
+		// A range vector by itself: what Grafana shows of it is its last sample.
+		for _, s := range v {
+			if n := len(s.Floats); n > 0 {
+				rows[string(s.Metric.Bytes(nil))] = row{s.Metric.Copy(), s.Floats[n-1].F}
+			}
+		}
+	}
+	return rows, nil
+}
+
+// Compare evaluates what was checked, on all processors, and returns an outcome
+// for each.
+func (d *Data) Compare(results []rulecheck.Result) []Measured {
+	out := make([]Measured, len(results))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := range next {
+				out[i] = d.compare(results[i])
+			}
+		})
+	}
+	for i := range results {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return out
+}
+
+func (d *Data) compare(r rulecheck.Result) Measured {
+	if r.Expression.Listing != nil {
+		return d.compareListing(r)
+	}
+	worst := Measured{Outcome: Equal}
+	for _, q := range r.Expression.Queries {
+		text, ok := evaluable(q)
+		if !ok {
+			return Measured{Outcome: Skipped, Why: "a variable names the metric"}
+		}
+		m := d.compareQuery(text, r)
+		if slices.Index(badness, m.Outcome) > slices.Index(badness, worst.Outcome) {
+			m.Rows += worst.Rows
+			worst = m
+			continue
+		}
+		worst.Rows += m.Rows
+	}
+	return worst
+}
+
+var badness = []Outcome{Equal, Failed, Skipped, Within, Changed, Gone}
+
+func (d *Data) compareQuery(query string, r rulecheck.Result) Measured {
+	full, fullErr := d.evaluate(d.full, query, now)
+	thinned, thinnedErr := d.evaluate(d.thinned, query, now)
+	switch {
+	case fullErr != nil && thinnedErr != nil:
+		return Measured{Outcome: Failed, Why: fullErr.Error()}
+	case fullErr != nil || thinnedErr != nil:
+		return Measured{Outcome: Changed, Rows: len(full), Why: "only one side can be evaluated: " + errors.Join(fullErr, thinnedErr).Error()}
+	case len(thinned) == 0 && len(full) > 0:
+		return Measured{Outcome: Gone, Rows: len(full), Why: fmt.Sprintf("Evaluated, it returns %d rows without the rules and none with them.", len(full))}
+	}
+	m := compareRows(full, thinned, bounds(r))
+	m.Rows = len(full)
+	return m
+}
+
+// allowed is what thinning may do to a result.
+type allowed struct {
+	thinned bool
+	bound   rulecheck.Bound
+}
+
+func bounds(r rulecheck.Result) allowed {
+	var a allowed
+	for _, f := range r.Findings {
+		if f.Bound != nil {
+			a.thinned = true
+			a.bound.Relative = max(a.bound.Relative, f.Bound.Relative)
+			a.bound.Low = max(a.bound.Low, f.Bound.Low)
+		}
+	}
+	return a
+}
+
+func compareRows(full, thinned map[string]row, a allowed) Measured {
+	m := Measured{Outcome: Equal}
+	worse := func(o Outcome, format string, args ...any) {
+		if slices.Index(badness, o) > slices.Index(badness, m.Outcome) {
+			m = Measured{Outcome: o, Why: fmt.Sprintf(format, args...)}
+		}
+	}
+	for key, f := range full {
+		t, ok := thinned[key]
+		switch {
+		case !ok && a.thinned && f.labels.Get(labels.BucketLabel) != "":
+			worse(Within, "")
+		case !ok:
+			worse(Changed, "Evaluated, the row %s is missing with the rules.", f.labels)
+		case same(f.value, t.value):
+		case a.thinned && a.bound.Holds(f.value, t.value):
+			worse(Within, "")
+		default:
+			worse(Changed, "Evaluated, %s is %g without the rules and %g with them.", f.labels, f.value, t.value)
+		}
+	}
+	for key, t := range thinned {
+		if _, ok := full[key]; !ok {
+			worse(Changed, "Evaluated, the row %s is there only with the rules.", t.labels)
+		}
+	}
+	return m
+}
+
+// same allows for the order in which numbers are added up.
+func same(a, b float64) bool {
+	if a == b || math.IsNaN(a) && math.IsNaN(b) {
+		return true
+	}
+	return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b))
+}
+
+// compareListing compares the values of a label.
+func (d *Data) compareListing(r rulecheck.Result) Measured {
+	l := r.Expression.Listing
+	matchers := slices.DeleteFunc(slices.Clone(l.Matchers), func(m *labels.Matcher) bool {
+		return m.Name != labels.MetricName && (source.HasMarker(m.Name) || source.HasMarker(m.Value))
+	})
+	if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return source.HasMarker(m.Value) }) || source.HasMarker(l.Label) {
+		return Measured{Outcome: Skipped, Why: "a variable names the metric"}
+	}
+	full, fullErr := values(d.full, l.Label, matchers)
+	thinned, thinnedErr := values(d.thinned, l.Label, matchers)
+	if err := errors.Join(fullErr, thinnedErr); err != nil {
+		return Measured{Outcome: Failed, Why: err.Error()}
+	}
+	m := Measured{Outcome: Equal, Rows: len(full)}
+	lost := slices.DeleteFunc(full, func(v string) bool { return slices.Contains(thinned, v) })
+	switch {
+	case len(lost) == 0:
+	case l.Label == labels.BucketLabel && bounds(r).thinned:
+		m.Outcome = Within
+	case len(thinned) == 0:
+		m.Outcome, m.Why = Gone, "Evaluated, no value is left with the rules."
+	default:
+		m.Outcome = Changed
+		m.Why = fmt.Sprintf("Evaluated, with the rules these values are missing: %s.", strings.Join(lost[:min(5, len(lost))], ", "))
+	}
+	return m
+}
+
+func values(h *head, label string, matchers []*labels.Matcher) ([]string, error) {
+	q, err := h.Querier(math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	if label == "" {
+		names, _, err := q.LabelNames(context.Background(), nil, matchers...)
+		return slices.Clone(names), err
+	}
+	found, _, err := q.LabelValues(context.Background(), label, nil, matchers...)
+	return slices.Clone(found), err
+}
+
+// guards finds the rules whose requirement the data do not meet.
+func (d *Data) guards(p relabel.Profile) error {
+	for i, r := range p.Rules {
+		if r.Requires == "" || d.PerRule[i] == 0 {
+			continue
+		}
+		rows, err := d.evaluate(d.full, r.Requires, now)
+		if err != nil {
+			return fmt.Errorf("rule %s: %w", r.ID, err)
+		}
+		if len(rows) == 0 {
+			d.Unguarded = append(d.Unguarded, r)
+		}
+	}
+	return nil
+}
