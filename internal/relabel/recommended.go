@@ -241,13 +241,14 @@ func kubeletRecommended() []Rule {
 		},
 		{
 			// Told by the path first, so that containers stay where the runtime
-			// gives the kubelet no labels.
+			// gives the kubelet no labels. Not container_oom_events_total and
+			// container_cpu_cfs_periods_total, which are read of all cgroups.
 			ID:           "cadvisor-cgroups-above-containers",
 			Class:        ClassDisjoint,
 			SourceLabels: []string{"__name__", "id", "container", "image"},
 			Regex: "container_" + oneOf("cpu_usage_seconds_total", "cpu_cfs_throttled_(periods|seconds)_total", "fs_(reads|writes)(_bytes)?_total",
 				"memory_(cache|rss|swap|usage_bytes|working_set_bytes)", "pressure_(cpu|io|memory)_(stalled|waiting)_seconds_total",
-				"file_descriptors", "oom_events_total", "spec_cpu_(period|quota|shares)", "start_time_seconds", "threads_max") +
+				"file_descriptors", "spec_cpu_(period|quota|shares)", "start_time_seconds", "threads_max") +
 				";" + notContainer() + ";;",
 			Reason:   `pods, QoS classes and system services counted beside their containers; every selector that was checked has container!="" or image!=""`,
 			Saving:   "15 to 25 per pod and system service",

@@ -33,8 +33,8 @@ const (
 	Within  Outcome = "within the bound"
 	Changed Outcome = "changed"
 	Gone    Outcome = "gone"
-	// Failed: with and without the rules, the expression cannot be evaluated on
-	// the data.
+	// Failed: also without the rules, the expression cannot be evaluated on the
+	// data.
 	Failed Outcome = "failed"
 	// Skipped: a variable decides which metric is read.
 	Skipped Outcome = "skipped"
@@ -295,10 +295,11 @@ func (d *Data) compareQuery(query string, r rulecheck.Result) Measured {
 	full, fullErr := d.evaluate(d.full, query, now)
 	thinned, thinnedErr := d.evaluate(d.thinned, query, now)
 	switch {
-	case fullErr != nil && thinnedErr != nil:
+	case fullErr != nil:
+		// There is no result to lose.
 		return Measured{Outcome: Failed, Why: fullErr.Error()}
-	case fullErr != nil || thinnedErr != nil:
-		return Measured{Outcome: Changed, Rows: len(full), Why: "only one side can be evaluated: " + errors.Join(fullErr, thinnedErr).Error()}
+	case thinnedErr != nil:
+		return Measured{Outcome: Changed, Rows: len(full), Why: "Evaluated, it is an error with the rules: " + thinnedErr.Error() + "."}
 	case len(thinned) == 0 && len(full) > 0:
 		return Measured{Outcome: Gone, Rows: len(full), Why: fmt.Sprintf("Evaluated, it returns %d rows without the rules and none with them.", len(full))}
 	}

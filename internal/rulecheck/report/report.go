@@ -109,7 +109,7 @@ type Data struct {
 	Evaluated int `json:"evaluated"`
 	// Empty are the expressions that return nothing with or without the rules.
 	Empty int `json:"empty"`
-	// Failed are those that return an error with and without the rules.
+	// Failed are those that return an error also without the rules.
 	Failed   int `json:"failed"`
 	Equal    int `json:"equal"`
 	Within   int `json:"within"`
@@ -341,7 +341,7 @@ func (r *Report) writeSummary(b *bufio.Writer) {
 	fmt.Fprintf(b, "%s, %s of profile %s: %d invisible, %d thinned, %d undecided, %d changed, %d gone; %s not checked.\n",
 		plural(c.Total, "expression"), plural(len(r.Rules), "rule"), r.Profile, c.Invisible, c.Thinned, c.Undecided, c.Changed, c.Gone, plural(len(r.Problems), "place"))
 	if d := r.Data; d != nil {
-		fmt.Fprintf(b, "%d series, %d dropped (%s); %d expressions evaluated: %d equal (%d of them empty), %d within the bound, %d changed, %d gone; %d cannot be evaluated on the data with or without the rules.\n",
+		fmt.Fprintf(b, "%d series, %d dropped (%s); %d expressions evaluated: %d equal (%d of them empty), %d within the bound, %d changed, %d gone; %d cannot be evaluated on the data, rules or not.\n",
 			d.Series, d.Dropped, percent(d.Dropped, d.Series), d.Evaluated, d.Equal, d.Empty, d.Within, d.Outside, d.Vanished, d.Failed)
 	}
 	fmt.Fprintln(b, r.Conclusion())
