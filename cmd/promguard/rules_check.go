@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +42,8 @@ type rulesCheck struct {
 	ruleFiles  []string
 	queryLogs  []string
 	exposition []string
+	prometheus string
+	maxSeries  int
 	format     string
 }
 
@@ -58,6 +61,9 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	cmd.Flag("query-log", "Prometheus's query log. Repeatable.").PlaceHolder("FILE").StringsVar(&f.queryLogs)
 	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
+	cmd.Flag("prometheus", "Evaluate everything with and without the rules on the series of this server that matter, read name by name.").
+		PlaceHolder("URL").StringVar(&f.prometheus)
+	cmd.Flag("max-series", "Series that are read from --prometheus at most.").Default("500000").IntVar(&f.maxSeries)
 	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
@@ -91,7 +97,8 @@ func (f *rulesCheck) check() (*report.Report, error) {
 		return nil, err
 	}
 	found := f.read()
-	series, err := replay.ReadExpositions(f.exposition)
+	in := report.Input{Profile: p, Problems: found.Problems}
+	series, err := f.series(p, found.Expressions)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +106,8 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := report.Input{Profile: p, Results: checker.Check(found.Expressions), Notes: checker.Notes(), Problems: found.Problems}
-	if len(f.exposition) == 0 {
+	in.Results, in.Notes = checker.Check(found.Expressions), checker.Notes()
+	if !f.hasData() {
 		return report.New(in), nil
 	}
 	if in.Data, err = replay.Load(p, series, found.Expressions); err != nil {
@@ -109,6 +116,22 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	defer in.Data.Close()
 	in.Measured = in.Data.Compare(in.Results)
 	return report.New(in), nil
+}
+
+func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.prometheus != "" }
+
+// series reads the data to evaluate expressions on.
+func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]replay.Series, error) {
+	series, err := replay.ReadExpositions(f.exposition)
+	if err != nil || f.prometheus == "" {
+		return series, err
+	}
+	checker, err := rulecheck.New(p, nil)
+	if err != nil {
+		return nil, err
+	}
+	live, err := replay.Server{URL: f.prometheus, MaxSeries: f.maxSeries}.Read(context.Background(), checker.Concerns(exprs))
+	return append(series, live...), err
 }
 
 func (f *rulesCheck) loadProfile() (relabel.Profile, error) {

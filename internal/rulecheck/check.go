@@ -116,6 +116,36 @@ func New(p relabel.Profile, layouts map[string][][]float64) (*Checker, error) {
 	return c, nil
 }
 
+// Concerns returns a function that says whether series of a metric's name can
+// matter to the check: an expression may read them, or a rule drop them.
+func (c *Checker) Concerns(exprs []source.Expression) func(name string) bool {
+	byName := map[string]bool{}
+	var others []*selector
+	add := func(matchers []*labels.Matcher) {
+		// What does not compile has been told by Check.
+		if s, err := newSelector(matchers); err == nil && s.name != "" {
+			byName[s.name] = true
+		} else if err == nil {
+			others = append(others, s)
+		}
+	}
+	for _, e := range exprs {
+		if e.Listing != nil {
+			add(e.Listing.Matchers)
+		}
+		for _, q := range e.Queries {
+			for _, matchers := range parser.ExtractSelectors(q) {
+				add(matchers)
+			}
+		}
+	}
+	return func(name string) bool {
+		return byName[name] ||
+			slices.ContainsFunc(c.rules, func(r *rule) bool { return r.name == nil || r.name.Contains(name) }) ||
+			slices.ContainsFunc(others, func(s *selector) bool { return s.selects(model.MetricNameLabel, name) })
+	}
+}
+
 // Check returns a result for every expression, in their order. Recording rules
 // among them are followed into the expressions that read what they record.
 func (c *Checker) Check(exprs []source.Expression) []Result {

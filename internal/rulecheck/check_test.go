@@ -295,3 +295,14 @@ func TestBoundIsThatOfTheWidestMergedBucketOfAllRules(t *testing.T) {
 	require.Equal(t, Changed, r.Verdict)
 	require.Contains(t, r.Findings[0].Why, "the largest finite one, 20")
 }
+
+func TestOnlyNamesThatAreReadOrDroppedMatter(t *testing.T) {
+	c, err := New(profile(t, nameRule("gone", "gone_.+")), nil)
+	require.NoError(t, err)
+	concerns := c.Concerns([]source.Expression{
+		expression(t, source.KindPanel, "a / b"), expression(t, source.KindPanel, `{__name__=~"c.*",__name__!="cc"}`),
+	})
+	for name, want := range map[string]bool{"a": true, "b": true, "c": true, "cx": true, "cc": false, "d": false, "gone_x": true, "gone": false} {
+		require.Equal(t, want, concerns(name), name)
+	}
+}
