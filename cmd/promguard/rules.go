@@ -20,23 +20,23 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 	rules := app.Command("rules", "Show and check the drop rules that the patched Prometheus applies to every scrape.")
 
 	printCmd := rules.Command("print", "Print a profile as configuration for a Prometheus without these rules built in.")
-	printProfile := profileFlag(printCmd)
+	printProfile, printFile := profileFlags(printCmd)
 	format := printCmd.Flag("format", "Form of the output, one of "+strings.Join(relabel.Formats(), ", ")+".").
 		Default(relabel.FormatMetricRelabelConfigs).String()
 
 	listCmd := rules.Command("list", "List a profile's rules: id, class, scope, reason.")
-	listProfile := profileFlag(listCmd)
+	listProfile, listFile := profileFlags(listCmd)
 
 	return []subcommand{
 		{clause: printCmd, run: func() error {
-			p, err := relabel.ProfileByName(*printProfile)
+			p, err := loadProfile(*printProfile, *printFile)
 			if err != nil {
 				return err
 			}
 			return relabel.Render(stdout, p, *format)
 		}},
 		{clause: listCmd, run: func() error {
-			p, err := relabel.ProfileByName(*listProfile)
+			p, err := loadProfile(*listProfile, *listFile)
 			if err != nil {
 				return err
 			}
@@ -46,9 +46,19 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 	}
 }
 
-func profileFlag(cmd *kingpin.CmdClause) *string {
-	return cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
+// profileFlags declares how rules are named: by profile or by file.
+func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
+	profile = cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
 		Default(relabel.ProfileMinimal).String()
+	file = cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").String()
+	return profile, file
+}
+
+func loadProfile(profile, file string) (relabel.Profile, error) {
+	if file != "" {
+		return relabel.LoadProfile(file)
+	}
+	return relabel.ProfileByName(profile)
 }
 
 func listRules(w io.Writer, p relabel.Profile) error {

@@ -36,8 +36,8 @@ func exitCode(stderr io.Writer, err error) int {
 
 // rulesCheck are the flags of rules check.
 type rulesCheck struct {
-	profile    string
-	file       string
+	profile    *string
+	file       *string
 	dashboards []string
 	ruleFiles  []string
 	queryLogs  []string
@@ -51,9 +51,7 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	cmd := rules.Command("check", "Prove what drop rules do to dashboards, alerts, recording rules and queries. "+
 		"Exit 0: nothing breaks; 1: something would; 2: something could not be checked.")
 	var f rulesCheck
-	cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
-		Default(relabel.ProfileMinimal).StringVar(&f.profile)
-	cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").StringVar(&f.file)
+	f.profile, f.file = profileFlags(cmd)
 	cmd.Flag("dashboards", "Directory or file of Grafana dashboards: JSON, or ConfigMaps and custom resources. Repeatable.").
 		PlaceHolder("DIR").StringsVar(&f.dashboards)
 	cmd.Flag("rule-files", "Directory or file of Prometheus rule files, PrometheusRules, prometheus-adapter and autoscaler manifests. Repeatable.").
@@ -92,7 +90,7 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	if len(f.dashboards)+len(f.ruleFiles)+len(f.queryLogs) == 0 {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
 	}
-	p, err := f.loadProfile()
+	p, err := loadProfile(*f.profile, *f.file)
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +130,6 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]rep
 	}
 	live, err := replay.Server{URL: f.prometheus, MaxSeries: f.maxSeries}.Read(context.Background(), checker.Concerns(exprs))
 	return append(series, live...), err
-}
-
-func (f *rulesCheck) loadProfile() (relabel.Profile, error) {
-	if f.file != "" {
-		return relabel.LoadProfile(f.file)
-	}
-	return relabel.ProfileByName(f.profile)
 }
 
 func (f *rulesCheck) read() source.Found {

@@ -226,18 +226,38 @@ func notContainer() string {
 	)
 }
 
+// cadvisorUnread are names of cAdvisor that nothing checked reads, beside those of
+// minimal.
+func cadvisorUnread() []string {
+	return []string{
+		"blkio_device_usage_total", "fs_inodes_(free|total)", "fs_limit_bytes", "fs_(read|write)_seconds_total", "last_seen",
+		"memory_(failcnt|failures_total|kernel_usage|max_usage_bytes|total_(active|inactive)_file_bytes)",
+		"processes", "sockets", "spec_memory_(limit|reservation_limit|swap_limit)_bytes", "threads", "ulimits_soft",
+	}
+}
+
 func kubeletRecommended() []Rule {
 	return []Rule{
 		{
 			ID:           "cadvisor-unread-names",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
-			Regex: "container_" + oneOf("blkio_device_usage_total", "fs_inodes_(free|total)", "fs_limit_bytes", "fs_(read|write)_seconds_total",
-				"last_seen", "memory_(failcnt|failures_total|kernel_usage|max_usage_bytes|total_(active|inactive)_file_bytes)",
-				"processes", "sockets", "spec_memory_(limit|reservation_limit|swap_limit)_bytes", "threads", "ulimits_soft"),
-			Jobs:   kubeletCadvisorJobs(),
-			Reason: "per container and cgroup; nothing checked reads them, memory in use, CPU, throttling, network and file system use stay",
-			Saving: "20 per container and per cgroup",
+			Regex:        "container_" + oneOf(cadvisorUnread()...),
+			Jobs:         kubeletCadvisorJobs(),
+			Reason:       "per container and cgroup; nothing checked reads them, memory in use, CPU, throttling, network and file system use stay",
+			Saving:       "20 per container and per cgroup",
+		},
+		{
+			// The same and those of minimal in whatever job: a cgroup below
+			// kubepods is Kubernetes' own, also to a stand-alone cAdvisor.
+			ID:           "cadvisor-unread-in-pods",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__", "id"},
+			Regex: "container_" + oneOf(append(cadvisorUnread(), "tasks_state", "cpu_load_(average|d_average)_10s", "cpu_(system|user)_seconds_total",
+				"fs_io_time_weighted_seconds_total", "fs_(reads|writes)_merged_total", "fs_sector_(reads|writes)_total", "memory_mapped_file",
+				"threads_max")...) + ";[^;]*kubepods[^;]*",
+			Reason: "per container and cgroup of pods, for jobs by another name; nothing checked reads them",
+			Saving: "30 per container and per cgroup of pods",
 		},
 		{
 			// Told by the path first, so that containers stay where the runtime

@@ -188,6 +188,9 @@ func (r *Report) addData(d *replay.Data) {
 	}
 }
 
+// sameOnData is said where the proof sees a danger that the data do not show.
+const sameOnData = "Evaluated on the data, the result is the same."
+
 // addMeasured counts an outcome and lets it decide where the proof did not.
 func (r *Report) addMeasured(f *Finding, m replay.Measured) {
 	f.Measured = &Measured{Outcome: string(m.Outcome), Why: m.Why}
@@ -207,7 +210,7 @@ func (r *Report) addMeasured(f *Finding, m replay.Measured) {
 		case rulecheck.Undecided:
 			f.Verdict = rulecheck.Invisible
 		case rulecheck.Changed, rulecheck.Gone:
-			f.Measured.Why = "Evaluated on the data, the result is the same."
+			f.Measured.Why = sameOnData
 		}
 	case replay.Within:
 		d.Within++
@@ -320,8 +323,12 @@ const maxSentences = 5
 // Sentences returns what is to be said of the finding, the worst first.
 func (f Finding) Sentences() []string {
 	var out []string
-	if f.Measured != nil && f.Measured.Why != "" {
-		out = append(out, f.Measured.Why)
+	measured := ""
+	if f.Measured != nil {
+		measured = f.Measured.Why
+	}
+	if measured != "" && measured != sameOnData {
+		out = append(out, measured)
 	}
 	for _, v := range []rulecheck.Verdict{rulecheck.Gone, rulecheck.Changed, rulecheck.Undecided, rulecheck.Thinned} {
 		for _, rule := range f.Rules {
@@ -332,6 +339,9 @@ func (f Finding) Sentences() []string {
 	}
 	if more := len(out) - maxSentences; more > 0 {
 		out = append(out[:maxSentences], fmt.Sprintf("And so for %d more.", more))
+	}
+	if measured == sameOnData {
+		out = append(out, measured)
 	}
 	return out
 }
