@@ -140,7 +140,8 @@ func (d *Dropper) concerned(name string) []int {
 	return out
 }
 
-// matches reports whether the rule drops the series.
+// matches reports whether the rule drops the series, whose name does not rule it
+// out.
 func (c *compiledRule) matches(lset labels.Labels) bool {
 	// As many as Prometheus keeps off the heap.
 	var onStack [16]string
@@ -155,7 +156,8 @@ func (c *compiledRule) matches(lset labels.Labels) bool {
 		return c.joined.MatchString(strings.Join(values, separator))
 	}
 	for i, v := range values {
-		if !c.parts[i].MatchString(v) {
+		// That the name fits is known.
+		if (i > 0 || !c.byName) && !c.parts[i].MatchString(v) {
 			return false
 		}
 	}
