@@ -27,8 +27,7 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 
 // exitCode tells the error and returns the status to exit with.
 func exitCode(stderr io.Writer, err error) int {
-	var status exitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
 	return fail(stderr, err)

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +19,13 @@ import (
 // scrape_config in prometheus.yml.
 const FormatMetricRelabelConfigs = "metric_relabel_configs"
 
+// FormatWriteRelabelConfigs is the write_relabel_configs field of a remote_write
+// in prometheus.yml: what is dropped is stored here, and not sent.
+const FormatWriteRelabelConfigs = "write_relabel_configs"
+
 // Formats returns the names of the formats that Render knows.
 func Formats() []string {
-	return []string{FormatMetricRelabelConfigs}
+	return []string{FormatMetricRelabelConfigs, FormatWriteRelabelConfigs}
 }
 
 // Render writes the profile as configuration text, each rule with its id, class
@@ -28,7 +33,7 @@ func Formats() []string {
 // the compiled profile. The error is an unknown format, a profile that is not
 // valid, or w's.
 func Render(w io.Writer, p Profile, format string) error {
-	if format != FormatMetricRelabelConfigs {
+	if !slices.Contains(Formats(), format) {
 		return fmt.Errorf("unknown format %q: use one of %s", format, joinNames(Formats()))
 	}
 	if err := p.Validate(); err != nil {
@@ -37,11 +42,15 @@ func Render(w io.Writer, p Profile, format string) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# promguard drop rules, profile %s. %s\n", p.Name, p.Summary)
 	if len(p.Rules) == 0 {
-		fmt.Fprintln(b, "metric_relabel_configs: []")
+		fmt.Fprintln(b, format+": []")
 		return b.Flush()
 	}
-	fmt.Fprintln(b, "# Put them last in the metric_relabel_configs of each scrape config.")
-	fmt.Fprintln(b, "metric_relabel_configs:")
+	section := "scrape config"
+	if format == FormatWriteRelabelConfigs {
+		section = "remote_write"
+	}
+	fmt.Fprintf(b, "# Put them last in the %s of each %s.\n", format, section)
+	fmt.Fprintln(b, format+":")
 	for _, r := range p.Rules {
 		cfg, err := r.RelabelConfig()
 		if err != nil {

@@ -71,6 +71,22 @@ func TestRenderedProfileDropsTheSameSeriesOfRealExpositions(t *testing.T) {
 	}
 }
 
+func TestWriteRelabelConfigsAreThoseOfTheScrapeUnderAnotherName(t *testing.T) {
+	for _, p := range Profiles() {
+		var b bytes.Buffer
+		require.NoError(t, Render(&b, p, FormatWriteRelabelConfigs))
+		var remote struct {
+			WriteRelabelConfigs []*promrelabel.Config `yaml:"write_relabel_configs"`
+		}
+		require.NoError(t, yaml.UnmarshalStrict(b.Bytes(), &remote))
+		for _, cfg := range remote.WriteRelabelConfigs {
+			require.NoError(t, cfg.Validate(model.UTF8Validation))
+		}
+		require.Equal(t, load(t, render(t, p)), remote.WriteRelabelConfigs)
+		require.NotContains(t, b.String(), "scrape config")
+	}
+}
+
 func TestRenderedTextQuotesWhatYAMLWouldReadOtherwise(t *testing.T) {
 	for _, regex := range []string{
 		`it's`, `''`, `a: b # c`, `\d+\.\"`, "tab\there", "line\nbreak", "\u00a0\ufeff\u2028", "&anchor", "!tag", "@at", "`tick", "[a]", "1", "-", "%", "\U0001F600",
@@ -100,7 +116,7 @@ func TestRenderedRegexThatLooksLikeNoValueStaysAnchored(t *testing.T) {
 
 func TestUnknownFormatNamesThoseThereAre(t *testing.T) {
 	err := Render(&bytes.Buffer{}, Profile{Name: "test"}, "toml")
-	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs`)
+	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs, write_relabel_configs`)
 }
 
 func TestProfileThatIsNotValidIsNotRendered(t *testing.T) {

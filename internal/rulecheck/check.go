@@ -17,6 +17,7 @@ package rulecheck
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -110,9 +111,7 @@ func New(p relabel.Profile, layouts map[string][][]float64) (*Checker, error) {
 			c.layouts[h] = append(c.layouts[h], r.Thinning.Bounds)
 		}
 	}
-	for h, seen := range layouts {
-		c.layouts[h] = seen
-	}
+	maps.Copy(c.layouts, layouts)
 	return c, nil
 }
 

@@ -5,6 +5,7 @@ package rulecheck
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,14 +136,7 @@ func TestNoThinnedBucketOfRecommendedThatIsReadSpansMoreThanAFactorOfThree(t *te
 		if r.Thinning == nil || r.ID == "apiserver-etcd-bounds" {
 			continue
 		}
-		merged, ok := merge(r.Thinning.Bounds, func(b float64) bool {
-			for _, d := range r.Thinning.Drop {
-				if d == b {
-					return true
-				}
-			}
-			return false
-		})
+		merged, ok := merge(r.Thinning.Bounds, func(b float64) bool { return slices.Contains(r.Thinning.Drop, b) })
 		require.True(t, ok, r.ID)
 		bound := boundOf(merged)
 		require.LessOrEqual(t, bound.Relative, 2.0, r.ID)

@@ -98,7 +98,7 @@ func (w *walker) fromRecorded(s *selector, name string) effect {
 		if !s.mayHave(r.labels) {
 			continue
 		}
-		in := w.readRecorded(s, name, r.effect)
+		in := readRecorded(s, name, r.effect)
 		gone = gone && in.empty
 		if first {
 			out, first = in, false
@@ -134,10 +134,10 @@ func (w *walker) scraped(s *selector, m meet, example string) effect {
 
 // readRecorded returns what the effect on a recorded series becomes where a
 // selector reads it.
-func (w *walker) readRecorded(s *selector, name string, e effect) effect {
+func readRecorded(s *selector, name string, e effect) effect {
 	if e.thin != nil {
 		le := s.matchers[model.BucketLabel]
-		missing, kept := w.leOf(e.thin.rule, le)
+		missing, kept := leOf(e.thin.rule, le)
 		switch {
 		case !missing:
 			return effect{}
@@ -155,7 +155,7 @@ func (w *walker) readRecorded(s *selector, name string, e effect) effect {
 
 // leOf reports whether the matchers of le select bounds that the rule drops, and
 // such that it keeps.
-func (w *walker) leOf(r *rule, matchers setList) (missing, kept bool) {
+func leOf(r *rule, matchers setList) (missing, kept bool) {
 	_, missing, err := witness(append(slices.Clone(matchers), r.le))
 	if err != nil {
 		return true, true

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -193,7 +194,7 @@ func (b *boards) readClassic(f *Found, file, place string, o map[string]any) {
 			expr = str(object(a["target"])["expr"])
 		}
 		if expr != "" && d.isPrometheus(a["datasource"]) {
-			d.add(KindAnnotation, quotedName("annotation", str(a["name"]), fmt.Sprint(i+1)), expr)
+			d.add(KindAnnotation, quotedName("annotation", str(a["name"]), strconv.Itoa(i+1)), expr)
 		}
 	}
 	d.panels(list(o["panels"]))
@@ -321,7 +322,7 @@ func (d *board) panel(p map[string]any) {
 		}
 		ref := str(t["refId"])
 		if ref == "" {
-			ref = fmt.Sprint(i + 1)
+			ref = strconv.Itoa(i + 1)
 		}
 		d.add(KindPanel, place+", query "+ref, expr)
 	}

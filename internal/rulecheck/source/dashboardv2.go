@@ -4,9 +4,9 @@
 package source
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,7 +28,7 @@ func (b *boards) readV2(f *Found, file, place string, o map[string]any) {
 	}
 	for i, a := range list(spec["annotations"]) {
 		s := object(object(a)["spec"])
-		d.queriesV2(KindAnnotation, quotedName("annotation", str(s["name"]), fmt.Sprint(i+1)), s["query"])
+		d.queriesV2(KindAnnotation, quotedName("annotation", str(s["name"]), strconv.Itoa(i+1)), s["query"])
 	}
 	elements := object(spec["elements"])
 	for _, key := range slices.Sorted(maps.Keys(elements)) {
@@ -79,7 +79,7 @@ func (d *board) elementV2(key string, e map[string]any) {
 		s := object(object(q)["spec"])
 		ref := str(s["refId"])
 		if ref == "" {
-			ref = fmt.Sprint(i + 1)
+			ref = strconv.Itoa(i + 1)
 		}
 		d.queriesV2(KindPanel, place+", query "+ref, s["query"])
 	}

@@ -22,7 +22,7 @@ const maxFile = 64 << 20
 // readAll calls read with every file below path, or with path itself, whose name
 // ends in one of the extensions. Hidden files and directories are left out.
 func (f *Found) readAll(path string, extensions []string, read func(file string, text []byte) Found) {
-	seen := false
+	seen, problems := false, len(f.Problems)
 	err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -48,7 +48,7 @@ func (f *Found) readAll(path string, extensions []string, read func(file string,
 	if err != nil {
 		f.problem(path, "", err)
 	}
-	if !seen && len(f.Problems) == 0 {
+	if !seen && len(f.Problems) == problems {
 		f.problem(path, "", fmt.Errorf("no file ends in %s", strings.Join(extensions, ", ")))
 	}
 }
@@ -82,8 +82,7 @@ func hasExtension(file string, extensions []string) bool {
 
 // withoutPath takes the path off an error that is told with it.
 func withoutPath(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -54,7 +54,8 @@ func readQueryLog(path string, r io.Reader) Found {
 	)
 	byQuery := map[string]*logged{}
 	fail := func(line int, err error) {
-		if bad++; bad <= maxLogProblems {
+		bad++
+		if bad <= maxLogProblems {
 			f.problem(path, fmt.Sprintf("line %d", line), err)
 		}
 	}
