@@ -317,7 +317,7 @@ func (r *Report) writeFindings(b *bufio.Writer, v rulecheck.Verdict) {
 	}
 }
 
-// maxSentences bounds what is told of one expression.
+// maxSentences bounds what is told of one expression and verdict.
 const maxSentences = 5
 
 // Sentences returns what is to be said of the finding, the worst first.
@@ -331,14 +331,22 @@ func (f Finding) Sentences() []string {
 		out = append(out, measured)
 	}
 	for _, v := range []rulecheck.Verdict{rulecheck.Gone, rulecheck.Changed, rulecheck.Undecided, rulecheck.Thinned} {
+		told, limit := 0, maxSentences
+		if v == rulecheck.Undecided {
+			// What cannot be told of one rule can seldom be told of another.
+			limit = 1
+		}
 		for _, rule := range f.Rules {
-			if rule.Verdict == v {
+			if rule.Verdict != v {
+				continue
+			}
+			if told++; told <= limit {
 				out = append(out, rule.Why)
 			}
 		}
-	}
-	if more := len(out) - maxSentences; more > 0 {
-		out = append(out[:maxSentences], fmt.Sprintf("And so for %d more.", more))
+		if told > limit {
+			out = append(out, "And so for "+plural(told-limit, "more rule")+".")
+		}
 	}
 	if measured == sameOnData {
 		out = append(out, measured)

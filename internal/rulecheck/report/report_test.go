@@ -131,5 +131,9 @@ func TestManyReasonsAreShortened(t *testing.T) {
 	}
 	got := f.Sentences()
 	require.Len(t, got, maxSentences+1)
-	require.Equal(t, "And so for 4 more.", got[maxSentences])
+	require.Equal(t, "And so for 4 more rules.", got[maxSentences])
+	for i := range f.Rules {
+		f.Rules[i].Verdict = rulecheck.Undecided
+	}
+	require.Equal(t, []string{"x", "And so for 8 more rules."}, f.Sentences())
 }

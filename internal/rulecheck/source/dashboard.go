@@ -4,6 +4,7 @@
 package source
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,6 +96,8 @@ func (b *boards) readManifest(f *Found, file string, doc *yaml.Node) {
 }
 
 func (b *boards) readJSON(f *Found, file, place string, text []byte) {
+	// Some editors put a byte order mark before the text.
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
 		f.problem(file, place, fmt.Errorf("not JSON: %w", jsonPlace(text, err)))
