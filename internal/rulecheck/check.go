@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck/automaton"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
@@ -359,10 +358,6 @@ func changed(kind source.Kind, e effect) string {
 	}
 	return "It may " + strings.Join(what, ", ")
 }
-
-type setList = []*automaton.Set
-
-func witness(sets setList) (string, bool, error) { return automaton.Witness(sets...) }
 
 func (w *walker) selectorOf(vs *parser.VectorSelector) (*selector, error) {
 	if s := w.selectors[vs]; s != nil {

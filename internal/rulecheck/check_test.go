@@ -215,10 +215,12 @@ func TestRecordingRulesAreFollowed(t *testing.T) {
 		expression(t, source.KindAlert, `quantile > 0.15`),
 		expression(t, source.KindAlert, `quantile > 0.5`),
 		record("circle", "circle + gone", nil),
+		expression(t, source.KindPanel, `histogram_quantile(0.9, sum by (le) ({__name__=~"rows|others"}))`),
+		expression(t, source.KindPanel, `sum({__name__=~"others|more"})`),
 	}
 	want := []Verdict{
 		Gone, Gone, Gone, Thinned, Invisible, Gone, Thinned, Gone, Invisible, Gone, Invisible, Changed,
-		Thinned, Changed, Thinned, Gone,
+		Thinned, Changed, Thinned, Gone, Changed, Invisible,
 	}
 	for i, r := range check(t, p, exprs...) {
 		require.Equal(t, want[i], r.Verdict, "%d: %s: %+v", i, r.Expression.Text, r.Findings)

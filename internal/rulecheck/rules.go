@@ -6,6 +6,7 @@ package rulecheck
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +125,7 @@ func matcherSet(m *labels.Matcher) (*automaton.Set, error) {
 		}
 		var parts []string
 		for _, text := range source.SplitMarkers(m.Value) {
-			parts = append(parts, quoteMeta(text))
+			parts = append(parts, regexp.QuoteMeta(text))
 		}
 		return automaton.Regexp(strings.Join(parts, ".*"))
 	case labels.MatchNotEqual:

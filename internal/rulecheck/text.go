@@ -5,7 +5,6 @@ package rulecheck
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/prometheus/common/model"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
-
-func quoteMeta(s string) string { return regexp.QuoteMeta(s) }
 
 // selectorText writes matchers as a selector, with "..." for variables.
 func selectorText(matchers []*labels.Matcher) string {

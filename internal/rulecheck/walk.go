@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/promguard/promguard/internal/rulecheck/automaton"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
@@ -80,6 +81,10 @@ func (w *walker) selected(s *selector) effect {
 	scraped := w.scraped(s, m, example)
 	for _, name := range w.recordedNames(s) {
 		in := w.fromRecorded(s, name)
+		if s.name == "" {
+			// Series of other names may still have the bounds.
+			in = in.roughRows()
+		}
 		if scraped.none() {
 			scraped = in
 		} else if !in.none() {
@@ -155,12 +160,12 @@ func readRecorded(s *selector, name string, e effect) effect {
 
 // leOf reports whether the matchers of le select bounds that the rule drops, and
 // such that it keeps.
-func leOf(r *rule, matchers setList) (missing, kept bool) {
-	_, missing, err := witness(append(slices.Clone(matchers), r.le))
+func leOf(r *rule, matchers []*automaton.Set) (missing, kept bool) {
+	_, missing, err := automaton.Witness(append(slices.Clone(matchers), r.le)...)
 	if err != nil {
 		return true, true
 	}
-	_, kept, err = witness(append(slices.Clone(matchers), r.le.Not()))
+	_, kept, err = automaton.Witness(append(slices.Clone(matchers), r.le.Not())...)
 	return missing, kept || err != nil
 }
 
