@@ -340,7 +340,8 @@ func (f Finding) Sentences() []string {
 			if rule.Verdict != v {
 				continue
 			}
-			if told++; told <= limit {
+			told++
+			if told <= limit {
 				out = append(out, rule.Why)
 			}
 		}
