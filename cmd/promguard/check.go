@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -23,7 +24,9 @@ func checkConfig(files []string, stdout io.Writer) error {
 	var refused problems
 	for _, path := range files {
 		if _, err := config.Load(path); err != nil {
-			refused = append(refused, err)
+			errs := config.Errors{err}
+			errors.As(err, &errs)
+			refused = append(refused, errs...)
 			continue
 		}
 		fmt.Fprintf(stdout, "%s: ok\n", path)

@@ -14,14 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promguard/promguard/internal/config"
-	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/proxy"
 )
 
 // reloader loads the policy file and hands the policy on. A file that is refused
 // leaves the policy as it was.
 type reloader struct {
 	path   string
-	apply  func(*querylimit.Policy)
+	apply  func(proxy.Policy)
 	logger *slog.Logger
 
 	mu sync.Mutex // one load at a time
@@ -45,17 +45,17 @@ func newReloader(path string, reg prometheus.Registerer, logger *slog.Logger) *r
 }
 
 // load reads the file and keeps the metrics about it.
-func (r *reloader) load() (*querylimit.Policy, error) {
+func (r *reloader) load() (proxy.Policy, error) {
 	c, err := config.Load(r.path)
 	if err != nil {
 		r.success.Set(0)
-		return nil, fmt.Errorf("--config.file: %w", err)
+		return proxy.Policy{}, fmt.Errorf("--config.file: %w", err)
 	}
 	r.success.Set(1)
 	r.successTime.SetToCurrentTime()
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
-	return c.Policy, nil
+	return proxy.Policy{Rules: c.Rules, Identity: c.Identity}, nil
 }
 
 func (r *reloader) reload() error {

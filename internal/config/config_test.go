@@ -27,7 +27,7 @@ func TestGoodFilesLoad(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			c, err := Load(path)
 			require.NoError(t, err)
-			require.NotNil(t, c.Policy)
+			require.NotNil(t, c.Rules)
 		})
 	}
 }
@@ -58,16 +58,16 @@ func TestFullFileSaysWhatTheDefaultsAre(t *testing.T) {
 	require.NoError(t, err)
 	none, err := Load("")
 	require.NoError(t, err)
-	require.Equal(t, none.Policy, full.Policy)
+	require.Equal(t, none.Rules.Tenant(""), full.Rules.Tenant(""))
 	require.NotEqual(t, none.Hash, full.Hash)
 }
 
 func TestFileOverridesOnlyWhatItNames(t *testing.T) {
 	c, err := Load("testdata/partial.good.yml")
 	require.NoError(t, err)
-	require.Equal(t, 2*time.Minute, c.Policy.Deadline(querylimit.ClassQuery, 0))
-	require.Zero(t, c.Policy.Deadline(querylimit.ClassMetadata, 0))
-	rs := c.Policy.Check([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "api")})
+	require.Equal(t, 2*time.Minute, c.Rules.Tenant("").Deadline(querylimit.ClassQuery, 0))
+	require.Zero(t, c.Rules.Tenant("").Deadline(querylimit.ClassMetadata, 0))
+	rs := c.Rules.Tenant("").Check([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "api")})
 	require.NoError(t, rs.Err())
 	require.Len(t, rs.Warnings(), 1)
 }
@@ -85,4 +85,56 @@ func TestHashNumberIsExactAndFollowsTheContent(t *testing.T) {
 	require.NotEqual(t, a.HashNumber(), b.HashNumber())
 	require.Less(t, a.HashNumber(), float64(1<<48))
 	require.Len(t, a.HashText(), 64)
+}
+
+func TestTenantsAndRulesChangeWhatTheyName(t *testing.T) {
+	c, err := Load("testdata/rules.good.yml")
+	require.NoError(t, err)
+	require.Equal(t, []string{"team-a", "team-b"}, c.Rules.Tenants())
+	long := strings.Repeat("a", 1001)
+	require.ErrorContains(t, c.Rules.Tenant("").CheckText(long).Err(), "exceeds the 1000 allowed")
+	chain := "a" + strings.Repeat("+a", 100)
+	require.NoError(t, c.Rules.Tenant("").CheckText(chain).Err())
+	require.NoError(t, c.Rules.Tenant("team-a").CheckText(chain).Err())
+	require.ErrorContains(t, c.Rules.Tenant("team-b").CheckText(chain+"+a").Err(), "limit query_operators of tenant team-b")
+
+	yearly := []string{"sum_over_time(x[1y])"}
+	d := c.Rules.Decide(&querylimit.Subject{}, yearly, nil)
+	require.Equal(t, []string{"no-yearly-sums"}, d.Rules)
+	require.Contains(t, d.Refusals.Warnings()[0], "rule no-yearly-sums: use the recording rule job:x:sum1y. ")
+	require.Empty(t, c.Rules.Decide(&querylimit.Subject{Alert: true}, yearly, nil).Rules)
+	require.Empty(t, c.Rules.Decide(&querylimit.Subject{Tenant: "team-a", Dashboard: "def", Panel: "3"}, yearly, nil).Refusals)
+
+	d = c.Rules.Decide(&querylimit.Subject{Endpoint: "series", Class: querylimit.ClassMetadata, User: "ann", UserAgent: "export/2"}, nil, nil)
+	require.Equal(t, []string{"exports"}, d.Rules)
+	require.Equal(t, 5*time.Minute, d.Policy.Deadline(querylimit.ClassMetadata, 0))
+	d = c.Rules.Decide(&querylimit.Subject{}, []string{"up"}, []string{"0123456789abcdef"})
+	require.Equal(t, 5*time.Minute, d.Policy.Deadline(querylimit.ClassQuery, 0))
+}
+
+func TestEveryErrorIsReportedWithFileAndLine(t *testing.T) {
+	_, err := Load("testdata/rules.bad.yml")
+	var errs Errors
+	require.ErrorAs(t, err, &errs)
+	require.Greater(t, len(errs), 15)
+	for _, err := range errs {
+		require.Regexp(t, `^testdata/rules\.bad\.yml: line \d+: `, err.Error())
+	}
+}
+
+// FuzzParse looks for files that end the process: whatever is wrong is an error.
+func FuzzParse(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*.yml")
+	require.NoError(f, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte("rules: &a [*a]"))
+	f.Add([]byte("limits: &a {deadline: *a}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse(text)
+		require.NotEqual(t, c == nil, err == nil)
+	})
 }

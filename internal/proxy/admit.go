@@ -7,93 +7,91 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
-
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// newParser returns a parser with every feature on. It accepts more than a
-// server with features off; what such a server does not know it refuses itself.
-// A feature flag never changes what a text means, only whether it is an error.
-func newParser() parser.Parser {
-	return parser.NewParser(parser.Options{
-		EnableExperimentalFunctions:  true,
-		ExperimentalDurationExpr:     true,
-		EnableExtendedRangeSelectors: true,
-		EnableBinopFillModifiers:     true,
-	})
+// verdict is what the rules say about a request.
+type verdict struct {
+	policy   *querylimit.Policy // the limits of this request
+	refusals querylimit.Refusals
+	queries  []*querylimit.Query
+	rules    []string // that match
 }
 
-// examine parses the PromQL of a request once and asks the policy about it. The
+// examine parses the PromQL of a request once and asks the rules about it. The
 // refusals are those of limits in every mode; the error is that of malformed
 // PromQL, in Prometheus's words.
-func (p *Proxy) examine(q *request, policy *querylimit.Policy) (querylimit.Refusals, error) {
-	switch q.endpoint.takes {
-	case expression, selectorsOf:
-		return p.examineQuery(q, policy)
-	case matchList:
-		return p.examineSelectors(q, policy, "match[]", q.all("match[]"))
-	case matchTarget:
-		if text := q.get("match_target"); text != "" {
-			return p.examineSelectors(q, policy, "match_target", []string{text})
-		}
+//
+// Rules are asked twice where one of them wants to know the fingerprint of the
+// query: before it is parsed, because they hold the limits of what is parsed at
+// all, and after.
+func (p *Proxy) examine(q *request, who *querylimit.Subject, rules *querylimit.Ruleset) (verdict, error) {
+	param, texts := q.promQL()
+	d := rules.Decide(who, texts, nil)
+	v := verdict{policy: d.Policy, refusals: d.Refusals, rules: d.Rules}
+	if d.Refusals.Err() != nil && !rules.NeedsFingerprints() {
+		return v, nil
 	}
-	return nil, nil
+	if len(texts) == 0 {
+		return v, nil
+	}
+	queries, rs, err := p.parse(q, d.Policy, param, texts)
+	if err != nil || queries == nil {
+		v.refusals = append(v.refusals, rs...)
+		return v, err
+	}
+	v.queries = queries
+	if rules.NeedsFingerprints() {
+		d = rules.Decide(who, texts, querylimit.Fingerprints(queries))
+		v.policy, v.refusals, v.rules = d.Policy, d.Refusals, d.Rules
+	}
+	v.refusals = append(v.refusals, rs...)
+	v.refusals = append(v.refusals, v.policy.CheckQueries(queries, q.endpoint.takes != expression)...)
+	return v, nil
 }
 
-func (p *Proxy) examineQuery(q *request, policy *querylimit.Policy) (querylimit.Refusals, error) {
-	text := q.get("query")
-	rs := policy.CheckText(text)
-	if err := rs.Err(); err != nil {
-		return rs, nil
+// promQL returns the parameter of the request that holds PromQL, and its values.
+func (q *request) promQL() (param string, texts []string) {
+	switch q.endpoint.takes {
+	case expression, selectorsOf:
+		return "query", []string{q.get("query")}
+	case matchList:
+		return "match[]", q.all("match[]")
+	case matchTarget:
+		if text := q.get("match_target"); text != "" {
+			return "match_target", []string{text}
+		}
 	}
-	expr, err := p.parser.ParseExpr(text)
-	if err != nil {
-		return rs, q.malformed("query", err)
-	}
-	if q.endpoint.takes == selectorsOf {
-		return append(rs, policy.CheckSelectors(expr)...), nil
-	}
-	return append(rs, policy.CheckExpr(expr)...), nil
+	return "", nil
 }
 
 var errEmptySelector = errors.New("match[] must contain at least one non-empty matcher")
 
-func (p *Proxy) examineSelectors(q *request, policy *querylimit.Policy, param string, texts []string) (querylimit.Refusals, error) {
-	if len(texts) == 0 {
-		return nil, nil
+// parse returns no queries if the limits of text refuse them.
+func (p *Proxy) parse(q *request, policy *querylimit.Policy, param string, texts []string) ([]*querylimit.Query, querylimit.Refusals, error) {
+	if param == "query" {
+		query, rs, err := p.analyzer.Expr(policy, texts[0])
+		if err != nil || query == nil {
+			return nil, rs, q.malformed(param, err)
+		}
+		return []*querylimit.Query{query}, rs, nil
 	}
-	rs := policy.CheckText(texts...)
-	if err := rs.Err(); err != nil {
-		return rs, nil
-	}
-	sets, err := p.parser.ParseMetricSelectors(texts)
+	queries, rs, err := p.analyzer.Selectors(policy, texts)
 	if err != nil {
-		return rs, q.malformed(param, err)
+		return nil, rs, q.malformed(param, err)
 	}
-	for _, ms := range sets {
-		if param == "match[]" && matchesNothingSet(ms) {
-			return rs, q.malformed(param, errEmptySelector)
-		}
-		if refused := policy.Check(ms); refused != nil {
-			return append(rs, refused...), nil
+	for _, query := range queries {
+		if param == "match[]" && query.OnlyEmpty() {
+			return nil, rs, q.malformed(param, errEmptySelector)
 		}
 	}
-	return rs, nil
-}
-
-// matchesNothingSet reports whether every matcher is true of an absent label.
-func matchesNothingSet(ms []*labels.Matcher) bool {
-	for _, m := range ms {
-		if !m.Matches("") {
-			return false
-		}
-	}
-	return true
+	return queries, rs, nil
 }
 
 func (q *request) malformed(param string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if q.endpoint.wrapsErrors {
 		err = fmt.Errorf("invalid parameter %q: %w", param, err)
 	}

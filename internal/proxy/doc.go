@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy puts a querylimit.Policy in front of the read API of a
-// Prometheus server. A request makes six stops: route, who asks (every client is
-// the same tenant as yet), parse, admit, forward, release; see [Proxy.ServeHTTP].
+// Package proxy puts a querylimit.Ruleset in front of the read API of a
+// Prometheus server. A request makes six stops: route, who asks (see package
+// identity), parse, admit, forward, release; see [Proxy.ServeHTTP].
 //
 // What reaches the upstream server is never the client's bytes but a request
 // written anew from what was understood of them, so that the guard and the

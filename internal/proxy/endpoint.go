@@ -79,6 +79,9 @@ func endpoints() []*endpoint {
 	return list
 }
 
+// name is the endpoint's path below the API's root.
+func (e *endpoint) name() string { return strings.TrimPrefix(e.path, apiPrefix) }
+
 func (e *endpoint) isScalar(name string) bool { return slices.Contains(e.scalars, name) }
 func (e *endpoint) isList(name string) bool   { return slices.Contains(e.lists, name) }
 

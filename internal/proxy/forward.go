@@ -70,7 +70,8 @@ func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 
 // rewrite makes the outgoing request from what was understood of the client's.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
-	q := exchangeOf(pr.In.Context()).request
+	x := exchangeOf(pr.In.Context())
+	q := x.request
 	out := pr.Out
 	decoded, escaped := q.path()
 	out.URL = &url.URL{Scheme: p.upstream.Scheme, Host: p.upstream.Host, Path: p.basePath + decoded}
@@ -93,7 +94,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.ContentLength = 0
 		out.Body, out.GetBody = once{}, nil
 	}
-	if len(exchangeOf(pr.In.Context()).warnings) > 0 {
+	x.identity.Rewrite(out.Header, &x.who)
+	if len(x.warnings) > 0 {
 		out.Header.Set("Accept-Encoding", "identity") // The warning goes into plain JSON.
 	}
 	pr.SetXForwarded()

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -330,6 +331,43 @@ func TestPolicyIsReplacedForRequestsThatComeAfter(t *testing.T) {
 	require.Equal(t, 200, g.get(t, bad).code)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "selectivity", "observe"))
 	require.Equal(t, 1.0, g.value(t, "promguard_rejected_total", "selectivity"))
+}
+
+func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
+	var passed http.Header
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		passed = r.Header.Clone()
+		io.WriteString(w, "{}")
+	})
+	up, _, err := querylimit.NewAnalyzer(0).Expr(newPolicy(t, nil).Rules.Tenant(""), "up")
+	require.NoError(t, err)
+	deny := []querylimit.Rule{
+		{Name: "dashboard", Match: querylimit.Match{Dashboards: []string{"d"}}, Deny: querylimit.ModeEnforce},
+		{Name: "fingerprint", Match: querylimit.Match{Fingerprints: []string{up.Fingerprint}, Tenants: []string{"a"}}, Deny: querylimit.ModeEnforce},
+	}
+	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Policy = newPolicy(t, nil, deny...) })
+	get := func(header ...string) answer {
+		req := newRequest(t, http.MethodGet, g.URL, "query", "query=up")
+		for i := 0; i < len(header); i += 2 {
+			req.Header.Add(header[i], header[i+1])
+		}
+		return do(t, g.Client(), req)
+	}
+	require.Equal(t, 200, get("X-Scope-OrgID", "b", "X-Dashboard-Uid", "e").code)
+	require.Equal(t, "b", passed.Get("X-Scope-OrgID"))
+	a := get("X-Dashboard-Uid", "d")
+	require.Equal(t, 422, a.code)
+	requireEnvelope(t, a, typeExecution, "limit deny", "rule dashboard")
+	requireEnvelope(t, get("X-Scope-OrgID", "a"), typeExecution, "limit deny of tenant a", "rule fingerprint")
+	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "deny"))
+	require.Equal(t, 200, get("X-Scope-OrgID", "a", "X-Scope-OrgID", "b").code)
+	require.Empty(t, passed.Values("X-Scope-OrgID"), "the server behind might believe the other one")
+
+	policy := newPolicy(t, nil, deny...)
+	policy.Identity = &identity.Source{}
+	g.proxy.SetPolicy(policy)
+	require.Equal(t, 200, get("X-Dashboard-Uid", "d", "X-Scope-OrgID", "a").code)
+	require.Empty(t, passed.Values("X-Scope-OrgID"))
 }
 
 func TestMetricsAreThereBeforeTheFirstRequest(t *testing.T) {

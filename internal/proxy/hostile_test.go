@@ -201,7 +201,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.post, seed.path, seed.url, seed.body, seed.encoding, seed.header)
 	}
-	rt, policy := newRouter(), newPolicy(f, nil)
+	rt, policy := newRouter(), newPolicy(f, nil).Rules.Tenant("")
 	f.Fuzz(func(t *testing.T, post bool, path, query, body, encoding, contentType string) {
 		build := func() *http.Request {
 			method := http.MethodGet
@@ -258,6 +258,14 @@ func requireSameView(t *testing.T, before *http.Request, q *request) {
 		require.Equal(t, before.Form[name], after.Form[name], name)
 		require.Equal(t, before.Form[name], q.all(name), name)
 	}
+}
+
+func TestRulesKnowTheEndpointsThatAreOpen(t *testing.T) {
+	var names []string
+	for _, e := range endpoints() {
+		names = append(names, e.name())
+	}
+	require.Equal(t, querylimit.Endpoints(), names)
 }
 
 func TestEveryLimitHasItsPage(t *testing.T) {

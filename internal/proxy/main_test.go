@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -31,15 +33,16 @@ type guard struct {
 	reg   *prometheus.Registry
 }
 
-func newPolicy(t testing.TB, change func(*querylimit.Options)) *querylimit.Policy {
+// newPolicy believes peers on the loopback interface.
+func newPolicy(t testing.TB, change func(*querylimit.Options), rules ...querylimit.Rule) Policy {
 	t.Helper()
 	opts := querylimit.DefaultOptions()
 	if change != nil {
 		change(&opts)
 	}
-	policy, err := querylimit.New(opts)
+	set, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts, Rules: rules})
 	require.NoError(t, err)
-	return policy
+	return Policy{set, identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "")}
 }
 
 func newGuard(t testing.TB, upstream string, change func(*querylimit.Options), with ...func(*Options)) *guard {

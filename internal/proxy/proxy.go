@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -27,7 +27,7 @@ type Options struct {
 	// path. Required; see ParseUpstream.
 	Upstream *url.URL
 	// Policy is the first policy; SetPolicy replaces it. Required.
-	Policy *querylimit.Policy
+	Policy Policy
 	// Registerer takes the metrics. Required.
 	Registerer prometheus.Registerer
 	// Logger is required.
@@ -41,13 +41,24 @@ type Options struct {
 	StallTimeout time.Duration
 }
 
+// Policy is what a reload replaces, as a whole.
+type Policy struct {
+	// Rules holds the limits. Required.
+	Rules *querylimit.Ruleset
+	// Identity says whose headers are believed. Required.
+	Identity *identity.Source
+}
+
+// queryCacheBytes bounds what is remembered of parsed queries.
+const queryCacheBytes = 32 << 20
+
 // Proxy is an http.Handler and safe for concurrent use.
 type Proxy struct {
 	upstream  *url.URL
 	basePath  string // of upstream, without a slash at its end
-	policy    atomic.Pointer[querylimit.Policy]
+	policy    atomic.Pointer[Policy]
 	router    *router
-	parser    parser.Parser
+	analyzer  *querylimit.Analyzer
 	transport http.RoundTripper
 	reverse   *httputil.ReverseProxy
 	metrics   *metrics
@@ -63,7 +74,7 @@ func New(o Options) *Proxy {
 		upstream:     o.Upstream,
 		basePath:     strings.TrimSuffix(o.Upstream.Path, "/"),
 		router:       newRouter(),
-		parser:       newParser(),
+		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
@@ -79,7 +90,7 @@ func New(o Options) *Proxy {
 	if p.stallTimeout == 0 {
 		p.stallTimeout = 30 * time.Second
 	}
-	p.policy.Store(o.Policy)
+	p.SetPolicy(o.Policy)
 	p.reverse = p.newReverseProxy()
 	return p
 }
@@ -106,7 +117,7 @@ func ParseUpstream(s string) (*url.URL, error) {
 }
 
 // SetPolicy replaces the policy for requests that come from now on.
-func (p *Proxy) SetPolicy(policy *querylimit.Policy) { p.policy.Store(policy) }
+func (p *Proxy) SetPolicy(policy Policy) { p.policy.Store(&policy) }
 
 // exchange is one request on its way. It is the context of the forwarded
 // request, so that every callback of the reverse proxy can find it.
@@ -115,6 +126,8 @@ type exchange struct {
 
 	client   context.Context // of the client's connection, without it
 	request  *request
+	who      querylimit.Subject
+	identity *identity.Source
 	policy   *querylimit.Policy
 	deadline time.Duration
 	warnings []string
@@ -172,7 +185,10 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 			fmt.Errorf("method %s is not open for %s: use one of %s", shorten(r.Method), e.path, e.allowHeader()),
 		}
 	}
-	policy := p.policy.Load()
+	set := p.policy.Load()
+	who := set.Identity.Subject(r)
+	who.Endpoint, who.Class = e.name(), e.class
+	policy := set.Rules.Tenant(who.Tenant)
 	if r.ContentLength != 0 {
 		rw.setReadDeadline(time.Now().Add(p.readTimeout))
 	}
@@ -185,31 +201,34 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		// takes a passed deadline for just that.
 		rw.setReadDeadline(time.Time{})
 	}
-	rs, err := p.admitPromQL(q, policy)
+	v, err := p.judge(q, &who, set.Rules)
 	if err != nil {
 		return nil, err
 	}
 	return &exchange{
 		client:   r.Context(),
 		request:  q,
-		policy:   policy,
-		deadline: policy.Deadline(e.class, q.timeout),
-		warnings: rs.Warnings(),
+		who:      who,
+		identity: set.Identity,
+		policy:   v.policy,
+		deadline: v.policy.Deadline(e.class, q.timeout),
+		warnings: v.refusals.Warnings(),
 	}, nil
 }
 
-func (p *Proxy) admitPromQL(q *request, policy *querylimit.Policy) (querylimit.Refusals, error) {
+// judge asks the rules about a request, and counts what they say once.
+func (p *Proxy) judge(q *request, who *querylimit.Subject, rules *querylimit.Ruleset) (verdict, error) {
 	if q.method == http.MethodOptions {
-		return nil, nil
+		return verdict{policy: rules.Tenant(who.Tenant)}, nil
 	}
-	rs, err := p.examine(q, policy)
-	for _, r := range rs {
+	v, err := p.examine(q, who, rules)
+	for _, r := range v.refusals {
 		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()
 	}
 	if err == nil {
-		err = rs.Err()
+		err = v.refusals.Err()
 	}
-	return rs, err
+	return v, err
 }
 
 func (p *Proxy) reject(rw *responseWriter, err error) {

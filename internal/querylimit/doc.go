@@ -7,6 +7,9 @@
 // and Prometheus's public packages, because the same source is compiled into
 // the patched Prometheus.
 //
+// A [Ruleset] holds the limits of everybody, of tenants and of matching requests,
+// and decides on the [Policy] of one request.
+//
 // A [Policy] is built once by [New] and never changes; any number of goroutines
 // may use it at the same time. Its Check methods return the [Refusals] of every
 // limit that a request exceeds, whatever the mode of the limit; what to do about

@@ -39,6 +39,17 @@ func (c Class) String() string {
 	return "Class(" + strconv.Itoa(int(c)) + ")"
 }
 
+// Endpoints returns the names of the endpoints of the read API, as a Subject has
+// them.
+func Endpoints() []string {
+	return []string{
+		"query", "query_range", "query_exemplars", "format_query", "parse_query",
+		"labels", "label/:name/values", "series", "metadata", "targets", "targets/metadata",
+		"rules", "alerts", "alertmanagers", "scrape_pools", "features",
+		"status/buildinfo", "status/runtimeinfo", "status/flags", "status/config", "status/tsdb", "status/walreplay",
+	}
+}
+
 // Go's HTTP server, and so Prometheus, takes a form of more than 10 MiB and a
 // request of more than 10000 parameters for one without any. Escaping can make a
 // form three times as long on its way.
@@ -97,10 +108,10 @@ func DefaultOptions() Options {
 }
 
 // Policy answers what a request may do. It is immutable and safe for concurrent
-// use. Build one with New.
+// use. Build one with New, or a Ruleset that has one for every request.
 type Policy struct {
-	opts           Options
-	equalityLabels map[string]struct{} // nil: any label
+	opts   Options
+	tenant string
 }
 
 // New returns the policy that opts describes, or an error that names the option,
@@ -111,9 +122,9 @@ func New(opts Options) (*Policy, error) {
 			return nil, fmt.Errorf("deadline of class %s is %s: use 0 for none, or a positive duration", c, d)
 		}
 	}
-	for i, b := range []Bound{opts.QueryBytes, opts.QueryOperators, opts.RegexSize} {
-		if l := textLimits[i]; b.Max < 1 || b.Max > l.ceiling {
-			return nil, fmt.Errorf("%s is %d: use 1 to %d", l.name, b.Max, l.ceiling)
+	for i := range counts {
+		if err := counts[i].Validate(counts[i].Of(&opts).Max); err != nil {
+			return nil, err
 		}
 	}
 	if n := opts.RequestBytesMax; n < 1 || n > MaxRequestBytes {
@@ -122,18 +133,29 @@ func New(opts Options) (*Policy, error) {
 	if n := opts.ParametersMax; n < 1 || n > MaxParameters {
 		return nil, fmt.Errorf("%s is %d: use 1 to %d", LimitParameters, n, MaxParameters)
 	}
-	p := &Policy{opts: opts}
-	p.opts.EqualityLabels = append([]string(nil), opts.EqualityLabels...)
-	if len(opts.EqualityLabels) > 0 {
-		p.equalityLabels = make(map[string]struct{}, len(opts.EqualityLabels))
-		for _, l := range opts.EqualityLabels {
-			if !model.UTF8Validation.IsValidLabelName(l) {
-				return nil, fmt.Errorf("equality label %q is not a label name", l)
-			}
-			p.equalityLabels[l] = struct{}{}
+	for _, l := range opts.EqualityLabels {
+		if err := ValidateLabel(l); err != nil {
+			return nil, err
 		}
 	}
+	p := &Policy{opts: opts}
+	p.opts.EqualityLabels = append([]string(nil), opts.EqualityLabels...)
 	return p, nil
+}
+
+// ValidateLabel returns an error if name cannot be one of EqualityLabels.
+func ValidateLabel(name string) error {
+	if !model.UTF8Validation.IsValidLabelName(name) {
+		return fmt.Errorf("equality label %q is not a label name", name)
+	}
+	return nil
+}
+
+// Tenant returns whose limits these are; empty for those of everybody.
+func (p *Policy) Tenant() string { return p.tenant }
+
+func (p *Policy) refuse(limit string, mode Mode, value, cause, remedy string) *Refusal {
+	return &Refusal{Limit: limit, Mode: mode, Tenant: p.tenant, Value: value, Cause: cause, Remedy: remedy}
 }
 
 // Deadline returns how long a request of class c may take, given the timeout
@@ -160,24 +182,14 @@ func (p *Policy) ParametersMax() int { return p.opts.ParametersMax }
 
 // RefuseRequestBytes returns the refusal of a request that is too long.
 func (p *Policy) RefuseRequestBytes() *Refusal {
-	return &Refusal{
-		Limit:  LimitRequestBytes,
-		Mode:   ModeEnforce,
-		Value:  "a request",
-		Cause:  "whose parameters are longer than the " + strconv.Itoa(p.opts.RequestBytesMax) + " bytes allowed",
-		Remedy: "Ask for fewer selectors at a time, or shorten them.",
-	}
+	return p.refuse(LimitRequestBytes, ModeEnforce, "a request", "whose parameters are longer than the "+strconv.Itoa(p.opts.RequestBytesMax)+" bytes allowed",
+		"Ask for fewer selectors at a time, or shorten them.")
 }
 
 // RefuseParameters returns the refusal of a request with too many parameters.
 func (p *Policy) RefuseParameters() *Refusal {
-	return &Refusal{
-		Limit:  LimitParameters,
-		Mode:   ModeEnforce,
-		Value:  "a request",
-		Cause:  "with more than the " + strconv.Itoa(p.opts.ParametersMax) + " parameters allowed",
-		Remedy: "Ask for fewer selectors at a time: each match[] is one parameter.",
-	}
+	return p.refuse(LimitParameters, ModeEnforce, "a request", "with more than the "+strconv.Itoa(p.opts.ParametersMax)+" parameters allowed",
+		"Ask for fewer selectors at a time: each match[] is one parameter.")
 }
 
 // RefuseDeadline returns what to tell a client whose request of class c to the
@@ -187,11 +199,6 @@ func (p *Policy) RefuseDeadline(c Class, endpoint string, d time.Duration) *Refu
 	if own := p.opts.Deadlines[c]; own == 0 || d < own {
 		remedy = "The request's own timeout set this deadline: raise it, or ask for less."
 	}
-	return &Refusal{
-		Limit:  LimitDeadline,
-		Mode:   ModeEnforce,
-		Value:  endpoint,
-		Cause:  "was not answered within its deadline of " + d.String(),
-		Remedy: remedy,
-	}
+	return p.refuse(LimitDeadline, ModeEnforce, endpoint, "was not answered within its deadline of "+d.String(),
+		remedy)
 }

@@ -18,13 +18,14 @@ const (
 	LimitRequestBytes   = "request_bytes"
 	LimitParameters     = "parameters"
 	LimitDeadline       = "deadline"
+	LimitDeny           = "deny"
 )
 
 // Limits returns the name of every limit, in the order of the documentation.
 func Limits() []string {
 	return []string{
 		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
-		LimitRequestBytes, LimitParameters, LimitDeadline,
+		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}
 }
 
@@ -41,6 +42,8 @@ type Refusal struct {
 	// Mode is the mode of the limit: the request must be refused only if it is
 	// ModeEnforce.
 	Mode Mode
+	// Tenant is whose limit it is; empty for that of everybody.
+	Tenant string
 	// Value is what was seen, such as the selector. At most about 200 bytes.
 	Value string
 	// Cause says why that is too much, as a clause that follows the value.
@@ -54,9 +57,13 @@ func (r *Refusal) Doc() string {
 	return docRoot + strings.ReplaceAll(r.Limit, "_", "-") + ".md"
 }
 
-// Error returns one paragraph: limit, value, cause, way out, page.
+// Error returns one paragraph: limit, tenant, value, cause, way out, page.
 func (r *Refusal) Error() string {
-	return "limit " + r.Limit + ": " + r.Value + " " + r.Cause + ". " + r.Remedy + " See " + r.Doc()
+	limit := "limit " + r.Limit
+	if r.Tenant != "" {
+		limit += " of tenant " + shorten(r.Tenant)
+	}
+	return limit + ": " + r.Value + " " + r.Cause + ". " + r.Remedy + " See " + r.Doc()
 }
 
 // Refusals are what the limits have to say about one request, at most one

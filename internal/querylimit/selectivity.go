@@ -4,8 +4,8 @@
 package querylimit
 
 import (
-	"fmt"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -27,80 +27,31 @@ func (p *Policy) Check(ms []*labels.Matcher) Refusals {
 // as the second argument of info(). An expression with a node that this version
 // of the parser does not know is refused, whatever the mode.
 func (p *Policy) CheckExpr(expr parser.Expr) Refusals {
-	w := walker{policy: p}
-	if err := parser.Walk(&w, expr, nil); err != nil {
-		return Refusals{{
-			Limit:  LimitSelectivity,
-			Mode:   ModeEnforce,
-			Value:  "an expression",
-			Cause:  "cannot be checked: " + err.Error(),
-			Remedy: "Rewrite it without that construct, or run a version that knows it.",
-		}}
-	}
-	return w.refusals
+	return p.checkSelectivity(Analyze("", expr), false)
 }
 
 // CheckSelectors is CheckExpr for a server that reads the bare selectors of an
 // expression and does not evaluate it, as query_exemplars does. The second
 // argument of info() then has no implied metric name.
 func (p *Policy) CheckSelectors(expr parser.Expr) Refusals {
-	if rs := p.CheckExpr(expr); rs != nil {
-		return rs
+	return p.checkSelectivity(Analyze("", expr), true)
+}
+
+// checkSelectivity looks at the selectors of a query: if bare, as a server does
+// that does not evaluate it.
+func (p *Policy) checkSelectivity(q *Query, bare bool) Refusals {
+	if q.unknown != nil {
+		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "an expression", "cannot be checked: "+q.unknown.Error(),
+			"Rewrite it without that construct, or run a version that knows it.")}
 	}
-	for _, ms := range parser.ExtractSelectors(expr) {
-		if rs := p.Check(ms); rs != nil {
-			return rs
+	for i := range q.selectors {
+		if s := &q.selectors[i]; bare || !s.implied {
+			if rs := p.Check(s.matchers); rs != nil {
+				return rs // One refusal for each limit is enough.
+			}
 		}
 	}
 	return nil
-}
-
-type walker struct {
-	policy   *Policy
-	refusals Refusals
-}
-
-// Visit implements parser.Visitor. It names every node type rather than trust a
-// default, because parser.Walk panics on children of a type it does not know.
-func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
-	switch n := node.(type) {
-	case nil:
-		// Walk calls Visit(nil, nil) after the children of a node.
-		if path != nil {
-			return nil, fmt.Errorf("it has an empty %T", path[len(path)-1])
-		}
-		return nil, nil
-	case *parser.VectorSelector:
-		w.visitSelector(n)
-		return nil, nil
-	case *parser.AggregateExpr, *parser.BinaryExpr, *parser.Call, *parser.MatrixSelector,
-		*parser.SubqueryExpr, *parser.ParenExpr, *parser.UnaryExpr, *parser.StepInvariantExpr,
-		*parser.NumberLiteral, *parser.StringLiteral, parser.Expressions, *parser.EvalStmt:
-		return w, nil
-	default:
-		return nil, fmt.Errorf("it has a node of the unknown type %T", node)
-	}
-}
-
-func (w *walker) visitSelector(vs *parser.VectorSelector) {
-	if w.refusals != nil {
-		return // One refusal for each limit is enough.
-	}
-	if vs.BypassEmptyMatcherCheck && !hasNameMatcher(vs.LabelMatchers) {
-		// The second argument of info(): without a matcher on the name,
-		// Prometheus selects target_info by equality.
-		return
-	}
-	w.refusals = w.policy.Check(vs.LabelMatchers)
-}
-
-func hasNameMatcher(ms []*labels.Matcher) bool {
-	for _, m := range ms {
-		if m.Name == labels.MetricName {
-			return true
-		}
-	}
-	return false
 }
 
 // selective reports whether at least one matcher narrows the selector down to
@@ -122,11 +73,7 @@ func (p *Policy) selective(ms []*labels.Matcher) bool {
 
 // counts reports whether an equality on the label makes a selector selective.
 func (p *Policy) counts(label string) bool {
-	if p.equalityLabels == nil || label == labels.MetricName {
-		return true
-	}
-	_, ok := p.equalityLabels[label]
-	return ok
+	return len(p.opts.EqualityLabels) == 0 || label == labels.MetricName || slices.Contains(p.opts.EqualityLabels, label)
 }
 
 func narrows(m *labels.Matcher) bool {
@@ -230,19 +177,13 @@ func branches(re *syntax.Regexp, holds func(*syntax.Regexp) bool) bool {
 func (p *Policy) refuseSelector(ms []*labels.Matcher) *Refusal {
 	cause := "names no metric and has no equality matcher, so the server would go through nearly every series it holds"
 	label := "job"
-	if p.equalityLabels != nil {
+	if len(p.opts.EqualityLabels) > 0 {
 		label = p.opts.EqualityLabels[0]
 		cause = "names no metric and has no equality matcher on " + strings.Join(p.opts.EqualityLabels, ", ") +
 			", so the server would go through far too many series"
 	}
 	selector := formatSelector(ms)
-	return &Refusal{
-		Limit:  LimitSelectivity,
-		Mode:   p.opts.Selectivity,
-		Value:  "the selector " + selector,
-		Cause:  cause,
-		Remedy: remedyFor(ms, selector, label),
-	}
+	return p.refuse(LimitSelectivity, p.opts.Selectivity, "the selector "+selector, cause, remedyFor(ms, selector, label))
 }
 
 // remedyFor repeats the client's own selector in its examples where that is

@@ -38,6 +38,13 @@ func parseSelector(t testing.TB, s string) []*labels.Matcher {
 	return ms
 }
 
+func mustParse(t testing.TB, text string) parser.Expr {
+	t.Helper()
+	expr, err := testParser.ParseExpr(text)
+	require.NoError(t, err)
+	return expr
+}
+
 func TestSelectorThatNamesNothingIsRefused(t *testing.T) {
 	p := newPolicy(t, nil)
 	for _, s := range []string{

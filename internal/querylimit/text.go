@@ -5,7 +5,6 @@ package querylimit
 
 import (
 	"regexp/syntax"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/prometheus/util/strutil"
@@ -26,58 +25,30 @@ const (
 // they are parsed. Bytes are counted for each text, operators and the size of
 // regular expressions over all of them.
 func (p *Policy) CheckText(texts ...string) Refusals {
+	_, rs := p.scan(texts...)
+	return rs
+}
+
+// scan measures texts unless one of them is too long for that.
+func (p *Policy) scan(texts ...string) (scan, Refusals) {
+	var s scan
 	longest := 0
 	for _, t := range texts {
 		longest = max(longest, len(t))
 	}
-	rs := checkBound(nil, &textLimits[0], p.opts.QueryBytes, longest)
-	if rs.Err() != nil {
-		return rs // Scanning would cost what the limit is there to save.
+	if rs := p.checkCount(nil, &counts[countQueryBytes], longest); rs.Err() != nil {
+		return s, rs // Scanning would cost what the limit is there to save.
 	}
-	var s scan
 	for _, t := range texts {
 		s.add(t)
 	}
-	rs = checkBound(rs, &textLimits[1], p.opts.QueryOperators, s.operators)
-	return checkBound(rs, &textLimits[2], p.opts.RegexSize, s.regexSize)
+	return s, p.checkScanned(longest, s)
 }
 
-type textLimit struct {
-	name           string
-	ceiling        int
-	what, unit, do string
-}
-
-var textLimits = [...]textLimit{
-	{
-		LimitQueryBytes, MaxQueryBytes, "a PromQL text of ", "bytes",
-		"Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
-	},
-	{
-		LimitQueryOperators, MaxQueryOperators, "PromQL with ", "operators, calls and brackets",
-		"Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
-	},
-	{
-		LimitRegexSize, MaxRegexSize, "regular expressions that compile into about ", "instructions",
-		"Avoid counted repetition such as x{1000}; use * or + or list the values.",
-	},
-}
-
-func checkBound(rs Refusals, l *textLimit, b Bound, seen int) Refusals {
-	limit, mode := b.Max, b.Mode
-	if seen > l.ceiling {
-		limit, mode = min(limit, l.ceiling), ModeEnforce
-	}
-	if mode == ModeOff || seen <= limit {
-		return rs
-	}
-	return append(rs, &Refusal{
-		Limit:  l.name,
-		Mode:   mode,
-		Value:  l.what + strconv.Itoa(seen) + " " + l.unit,
-		Cause:  "exceeds the " + strconv.Itoa(limit) + " allowed",
-		Remedy: l.do,
-	})
+func (p *Policy) checkScanned(longest int, s scan) Refusals {
+	rs := p.checkCount(nil, &counts[countQueryBytes], longest)
+	rs = p.checkCount(rs, &counts[countQueryOperators], s.operators)
+	return p.checkCount(rs, &counts[countRegexSize], s.regexSize)
 }
 
 // scan measures PromQL text without parsing it, in one pass. It may count more

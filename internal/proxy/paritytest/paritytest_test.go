@@ -27,6 +27,7 @@ import (
 	apiv1 "github.com/prometheus/prometheus/web/api/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -95,11 +96,11 @@ func newGuard(t testing.TB, upstream string, change func(*querylimit.Options)) *
 	if change != nil {
 		change(&opts)
 	}
-	policy, err := querylimit.New(opts)
+	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts})
 	require.NoError(t, err)
 	transport := proxy.NewTransport()
 	srv := httptest.NewServer(proxy.New(proxy.Options{
-		Upstream: u, Policy: policy, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(), Transport: transport,
+		Upstream: u, Policy: proxy.Policy{Rules: rules, Identity: &identity.Source{}}, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(), Transport: transport,
 	}))
 	t.Cleanup(func() {
 		srv.Close()

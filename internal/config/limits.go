@@ -1,0 +1,125 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// level is where a block of limits stands.
+type level uint8
+
+const (
+	levelGlobal level = iota
+	levelTenant
+	levelRule            // of a rule
+	levelFingerprintRule // of a rule that is found when the query is parsed
+)
+
+// beforeRules are limits that hold before it is known which rules match.
+var beforeRules = map[string]bool{querylimit.LimitRequestBytes: true, querylimit.LimitParameters: true}
+
+// beforeParsing are limits that hold before a query has a fingerprint.
+var beforeParsing = map[string]bool{
+	querylimit.LimitQueryBytes: true, querylimit.LimitQueryOperators: true, querylimit.LimitRegexSize: true,
+}
+
+// limitsDecoder turns a block of limits into the changes that it makes.
+type limitsDecoder struct {
+	*decoder
+
+	changes []querylimit.Override
+}
+
+func (d *limitsDecoder) change(o querylimit.Override) { d.changes = append(d.changes, o) }
+
+func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
+	l := limitsDecoder{decoder: d}
+	known := keys{
+		querylimit.LimitDeadline:     l.deadlines,
+		querylimit.LimitSelectivity:  l.selectivity,
+		querylimit.LimitRequestBytes: l.ceiling(querylimit.MaxRequestBytes, func(o *querylimit.Options) *int { return &o.RequestBytesMax }),
+		querylimit.LimitParameters:   l.ceiling(querylimit.MaxParameters, func(o *querylimit.Options) *int { return &o.ParametersMax }),
+	}
+	for i := range querylimit.Counts() {
+		c := &querylimit.Counts()[i]
+		known[c.Name] = func(n *yaml.Node) { l.count(c, n) }
+	}
+	for name := range known {
+		if at >= levelRule && beforeRules[name] || at == levelFingerprintRule && beforeParsing[name] {
+			known[name] = func(n *yaml.Node) {
+				d.errorf(n, "%s is checked before it is known whether this rule matches: set it for everybody or for a tenant", name)
+			}
+		}
+	}
+	d.keys(n, known)
+	return l.changes
+}
+
+func (d *limitsDecoder) mode(of func(*querylimit.Options) *querylimit.Mode) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		m, err := querylimit.ParseMode(d.text(n))
+		d.check(n, err)
+		d.change(func(o *querylimit.Options) { *of(o) = m })
+	}
+}
+
+func (d *limitsDecoder) deadlines(n *yaml.Node) {
+	known := keys{}
+	for _, c := range querylimit.Classes() {
+		known[c.String()] = func(n *yaml.Node) {
+			value := d.duration(n, "no limit")
+			d.change(func(o *querylimit.Options) { o.Deadlines[c] = value })
+		}
+	}
+	d.keys(n, known)
+}
+
+func (d *limitsDecoder) selectivity(n *yaml.Node) {
+	d.keys(n, keys{
+		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.Selectivity }),
+		"equality_labels": func(n *yaml.Node) {
+			var names []string
+			d.list(n, "a list of label names", func(n *yaml.Node) {
+				name := d.text(n)
+				d.check(n, querylimit.ValidateLabel(name))
+				names = append(names, name)
+			})
+			d.change(func(o *querylimit.Options) { o.EqualityLabels = names })
+		},
+	})
+}
+
+func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {
+	d.keys(n, keys{
+		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &c.Of(o).Mode }),
+		"max": func(n *yaml.Node) {
+			if value, ok := d.number(n); ok {
+				d.check(n, c.Validate(value))
+				d.change(func(o *querylimit.Options) { c.Of(o).Max = value })
+			}
+		},
+	})
+}
+
+// ceiling is a number that is always enforced, because it bounds what the guard
+// itself holds in memory for a request.
+func (d *limitsDecoder) ceiling(most int, of func(*querylimit.Options) *int) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		d.keys(n, keys{"max": func(n *yaml.Node) {
+			value, ok := d.number(n)
+			if !ok {
+				return
+			}
+			if value < 1 || value > most {
+				d.check(n, fmt.Errorf("max is %d: use 1 to %d", value, most))
+			}
+			d.change(func(o *querylimit.Options) { *of(o) = value })
+		}})
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity says who sends a request. Headers can be written by anybody,
+// so they count only if the peer of the connection is one that is configured,
+// such as Grafana; what another peer says of itself is not believed.
+package identity
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// DefaultTenantHeader is what Mimir, Cortex and Thanos read the tenant from.
+const DefaultTenantHeader = "X-Scope-OrgID"
+
+// The headers by which Grafana says who asks.
+const (
+	headerDashboard = "X-Dashboard-Uid"
+	headerPanel     = "X-Panel-Id"
+	headerUser      = "X-Grafana-User"
+	headerAlert     = "Fromalert"
+)
+
+// maxValue bounds a header's value in bytes; a longer one is not believed.
+const maxValue = 256
+
+// Source knows whom to believe. The zero value believes nobody. It is immutable
+// and safe for concurrent use.
+type Source struct {
+	peers        []netip.Prefix
+	tenantHeader string
+}
+
+// NewSource returns a Source that believes the given peers, and reads the tenant
+// from a header; an empty name means DefaultTenantHeader.
+func NewSource(peers []netip.Prefix, tenantHeader string) *Source {
+	if tenantHeader == "" {
+		tenantHeader = DefaultTenantHeader
+	}
+	return &Source{slices.Clone(peers), http.CanonicalHeaderKey(tenantHeader)}
+}
+
+// ParsePeer reads a network such as 10.1.0.0/16, or a single address.
+func ParsePeer(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		a = a.Unmap().WithZone("")
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("peer %q is no network: use one such as 10.1.0.0/16, or an address", text)
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("peer %q has bits behind its length: use %s", text, p.Masked())
+	}
+	return p, nil
+}
+
+// ValidateHeader returns an error if name cannot be the header of the tenant.
+func ValidateHeader(name string) error {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	if name == "" || strings.Trim(name, allowed) != "" {
+		return fmt.Errorf("header %q is no name of a header: use one such as %s", name, DefaultTenantHeader)
+	}
+	return nil
+}
+
+// Subject returns who asks. Endpoint and Class are left to the caller. The user
+// agent is as the client says; the rest is empty unless the peer is believed.
+func (s *Source) Subject(r *http.Request) querylimit.Subject {
+	who := querylimit.Subject{UserAgent: cut(r.UserAgent())}
+	if !s.Believes(r.RemoteAddr) {
+		return who
+	}
+	who.Tenant = value(r.Header, s.tenantHeader)
+	who.Dashboard = value(r.Header, headerDashboard)
+	who.Panel = value(r.Header, headerPanel)
+	who.User = value(r.Header, headerUser)
+	who.Alert = value(r.Header, headerAlert) == "true"
+	return who
+}
+
+// Believes reports whether the peer, an address with a port, is configured.
+func (s *Source) Believes(peer string) bool {
+	if len(s.peers) == 0 {
+		return false
+	}
+	a, err := netip.ParseAddrPort(peer)
+	if err != nil {
+		return false
+	}
+	addr := a.Addr().Unmap().WithZone("")
+	for _, p := range s.peers {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rewrite makes the tenant's header of a request that goes on say what who was
+// understood to be, and nothing if that is not known.
+func (s *Source) Rewrite(h http.Header, who *querylimit.Subject) {
+	h.Del(DefaultTenantHeader)
+	if s.tenantHeader == "" {
+		return
+	}
+	h.Del(s.tenantHeader)
+	if who.Tenant != "" {
+		h.Set(s.tenantHeader, who.Tenant)
+	}
+}
+
+// value returns that of a header that is given once, or "": of two, somebody
+// else might believe the other.
+func value(h http.Header, name string) string {
+	if v := h[name]; len(v) == 1 && len(v[0]) <= maxValue {
+		return v[0]
+	}
+	return ""
+}
+
+func cut(s string) string {
+	if len(s) > maxValue {
+		return s[:maxValue]
+	}
+	return s
+}

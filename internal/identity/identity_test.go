@@ -1,0 +1,84 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+func request(peer string, header http.Header) *http.Request {
+	return &http.Request{RemoteAddr: peer, Header: header}
+}
+
+func grafana() http.Header {
+	h := http.Header{}
+	for name, v := range map[string]string{
+		"X-Scope-OrgID": "team-a", "X-Dashboard-Uid": "abc", "X-Panel-Id": "3", "X-Grafana-User": "ann", "FromAlert": "true", "User-Agent": "Grafana/12",
+	} {
+		h.Set(name, v)
+	}
+	return h
+}
+
+func TestHeadersCountFromConfiguredPeersOnly(t *testing.T) {
+	s := NewSource([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, "")
+	known := querylimit.Subject{Tenant: "team-a", Dashboard: "abc", Panel: "3", User: "ann", UserAgent: "Grafana/12", Alert: true}
+	unknown := querylimit.Subject{UserAgent: "Grafana/12"}
+	for peer, want := range map[string]querylimit.Subject{
+		"10.1.2.3:4444":          known,
+		"[::ffff:10.1.2.3]:4444": known,
+		"[fd00::1%eth0]:4444":    known,
+		"10.2.2.3:4444":          unknown,
+		"[::1]:4444":             unknown,
+		"10.1.2.3":               unknown,
+		"":                       unknown,
+		"@":                      unknown,
+	} {
+		require.Equal(t, want, s.Subject(request(peer, grafana())), peer)
+	}
+	require.Equal(t, unknown, (&Source{}).Subject(request("10.1.2.3:4444", grafana())))
+}
+
+func TestHeaderThatIsGivenTwiceOrTooLongIsNotBelieved(t *testing.T) {
+	s := NewSource([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-Team")
+	h := http.Header{"X-Team": {"a", "b"}, "X-Panel-Id": {string(make([]byte, maxValue+1))}, "X-Dashboard-Uid": {"abc"}}
+	require.Equal(t, querylimit.Subject{Dashboard: "abc"}, s.Subject(request("10.0.0.1:1", h)))
+}
+
+func TestWhatIsNotBelievedDoesNotPassAsTenant(t *testing.T) {
+	for name, s := range map[string]*Source{"nobody": {}, "another header": NewSource(nil, "x-team")} {
+		h := grafana()
+		h.Set("X-Team", "b")
+		s.Rewrite(h, &querylimit.Subject{})
+		require.Empty(t, h.Values("X-Scope-Orgid"), name)
+		if s.tenantHeader != "" {
+			require.Empty(t, h.Values("X-Team"), name)
+			s.Rewrite(h, &querylimit.Subject{Tenant: "c"})
+			require.Equal(t, []string{"c"}, h.Values("X-Team"))
+		}
+		require.Equal(t, "abc", h.Get("X-Dashboard-Uid"))
+	}
+}
+
+func TestPeerIsANetworkOrAnAddress(t *testing.T) {
+	for text, want := range map[string]string{"10.1.0.0/16": "10.1.0.0/16", "10.1.2.3": "10.1.2.3/32", "::1": "::1/128", "::ffff:10.0.0.1": "10.0.0.1/32"} {
+		p, err := ParsePeer(text)
+		require.NoError(t, err)
+		require.Equal(t, want, p.String())
+	}
+	for text, want := range map[string]string{"": "is no network", "grafana": "is no network", "10.1.2.3/16": "use 10.1.0.0/16", "10.0.0.0/33": "is no network"} {
+		_, err := ParsePeer(text)
+		require.ErrorContains(t, err, want)
+	}
+	require.NoError(t, ValidateHeader("X-Team"))
+	for _, bad := range []string{"", "a b", "a:b", "ä"} {
+		require.Error(t, ValidateHeader(bad))
+	}
+}

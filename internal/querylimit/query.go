@@ -1,0 +1,242 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Query is what the limits need to know of a parsed expression or selector. It
+// does not depend on a policy nor on the time of evaluation, so that it can be
+// kept and shared. It is immutable.
+type Query struct {
+	// Text is what was parsed.
+	Text string
+	// Fingerprint is the same for queries that differ in label values, numbers,
+	// strings and durations only: 16 hexadecimal digits.
+	Fingerprint string
+
+	scan       scan
+	selectors  []selector
+	subqueries []subquery
+	// depth is that of the nesting, in which a chain of one operator counts once.
+	depth int
+	// joins counts operators that match many series with one, or without labels.
+	joins int
+	// countValues counts aggregations that make a series of every value.
+	countValues int
+	// topK is the largest k of topk, bottomk and limitk; MaxInt if it is computed.
+	topK int
+	// dynamic is set if the times that the query reads depend on more than the
+	// fields above: duration expressions, info().
+	dynamic bool
+	// unknown is what the walk did not understand.
+	unknown error
+}
+
+type selector struct {
+	matchers []*labels.Matcher
+	// implied is set for the second argument of info() without a metric name:
+	// Prometheus selects target_info by equality.
+	implied bool
+	reach   reach
+}
+
+// reach says which samples a selector reads, in milliseconds relative to the
+// evaluation, or to a fixed time.
+type reach struct {
+	anchor anchor
+	at     int64 // for anchorFixed
+	// back is subtracted from the first, ahead added to the last time.
+	back, ahead int64
+	// lookbackBack and lookbackAhead are set if the lookback delta comes on top.
+	lookbackBack, lookbackAhead bool
+}
+
+type anchor uint8
+
+const (
+	anchorEvaluation anchor = iota // from the first to the last step
+	anchorFixed                    // @ 1609746000
+	anchorStart                    // @ start()
+	anchorEnd                      // @ end()
+)
+
+// subquery is one [range:step]. It is evaluated over the range of the query and
+// those of all subqueries around it.
+type subquery struct {
+	ranges time.Duration // its own and those around it
+	step   time.Duration // 0 for the server's default
+	pinned bool          // by an @ modifier: the range of the query does not count
+}
+
+// selectorQuery returns the Query of a bare selector, as in match[].
+func selectorQuery(text string, ms []*labels.Matcher) *Query {
+	h := newFingerprint()
+	h.matchers(ms)
+	return &Query{Text: text, Fingerprint: h.text(), selectors: []selector{{matchers: ms}}, depth: 1}
+}
+
+// Analyze returns the Query of an expression. It never fails: what it does not
+// understand is refused when it is checked.
+func Analyze(text string, expr parser.Expr) *Query {
+	w := walker{query: &Query{Text: text}, hash: newFingerprint()}
+	w.query.unknown = parser.Walk(&w, expr, nil)
+	w.query.Fingerprint = w.hash.text()
+	return w.query
+}
+
+type walker struct {
+	query     *Query
+	hash      *fingerprint
+	evalRange time.Duration // of the matrix selector whose vector selector is next
+}
+
+// Visit implements parser.Visitor. It names every node type rather than trust a
+// default, because parser.Walk panics on children of a type it does not know.
+func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
+	if node != nil {
+		w.query.depth = max(w.query.depth, depth(path)+1)
+	}
+	switch n := node.(type) {
+	case nil:
+		// Walk calls Visit(nil, nil) after the children of a node.
+		if path != nil {
+			return nil, fmt.Errorf("it has an empty %T", path[len(path)-1])
+		}
+		w.hash.word(")")
+		return nil, nil
+	case *parser.VectorSelector:
+		w.selector(n, path)
+		return nil, nil
+	case *parser.MatrixSelector:
+		w.evalRange = n.Range
+		w.query.dynamic = w.query.dynamic || n.RangeExpr != nil
+		w.hash.word("[")
+	case *parser.SubqueryExpr:
+		w.subquery(n, path)
+	case *parser.AggregateExpr:
+		w.aggregation(n)
+	case *parser.BinaryExpr:
+		w.binary(n)
+	case *parser.Call:
+		w.query.dynamic = w.query.dynamic || n.Func.Name == "info"
+		w.hash.word(n.Func.Name)
+	case *parser.NumberLiteral, *parser.StringLiteral:
+		w.hash.word("?")
+	case *parser.UnaryExpr:
+		w.hash.word(n.Op.String())
+	case *parser.ParenExpr, *parser.StepInvariantExpr, parser.Expressions, *parser.EvalStmt:
+		w.hash.word("(")
+	default:
+		return nil, fmt.Errorf("it has a node of the unknown type %T", node)
+	}
+	return w, nil
+}
+
+// depth of a path. In a + b + c the parser nests to the left; such a chain is
+// long, not deep.
+func depth(path []parser.Node) int {
+	n := 0
+	var chain parser.ItemType
+	for _, node := range path {
+		b, ok := node.(*parser.BinaryExpr)
+		if ok && b.Op == chain {
+			continue
+		}
+		chain = 0
+		if ok {
+			chain = b.Op
+		}
+		n++
+	}
+	return n
+}
+
+func (w *walker) selector(n *parser.VectorSelector, path []parser.Node) {
+	w.hash.matchers(n.LabelMatchers)
+	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil
+	w.query.selectors = append(w.query.selectors, selector{
+		matchers: n.LabelMatchers,
+		implied:  n.BypassEmptyMatcherCheck && !hasNameMatcher(n.LabelMatchers),
+		reach:    reachOf(n, path, w.evalRange),
+	})
+	w.evalRange = 0
+}
+
+func (w *walker) subquery(n *parser.SubqueryExpr, path []parser.Node) {
+	w.hash.word("[:")
+	w.query.dynamic = w.query.dynamic || n.RangeExpr != nil || n.StepExpr != nil || n.OriginalOffsetExpr != nil
+	w.query.subqueries = append(w.query.subqueries, subqueryOf(n, path))
+}
+
+func subqueryOf(n *parser.SubqueryExpr, path []parser.Node) subquery {
+	around := contextOf(path)
+	around.enter(n)
+	return subquery{ranges: around.ranges, step: n.Step, pinned: around.anchor != anchorEvaluation}
+}
+
+func (w *walker) aggregation(n *parser.AggregateExpr) {
+	w.hash.word(n.Op.String())
+	w.hash.flag(n.Without)
+	for _, l := range n.Grouping {
+		w.hash.word(l)
+	}
+	switch n.Op {
+	case parser.COUNT_VALUES:
+		w.query.countValues++
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
+		w.query.topK = max(w.query.topK, literal(n.Param))
+	}
+}
+
+// literal returns the value of a number, or MaxInt if it is computed or is none
+// that is finite.
+func literal(e parser.Expr) int {
+	switch n := e.(type) {
+	case *parser.ParenExpr:
+		return literal(n.Expr)
+	case *parser.NumberLiteral:
+		if n.Val < math.MaxInt32 {
+			return int(max(n.Val, 0))
+		}
+	}
+	return math.MaxInt
+}
+
+func (w *walker) binary(n *parser.BinaryExpr) {
+	w.hash.word(n.Op.String())
+	w.hash.flag(n.ReturnBool)
+	m := n.VectorMatching
+	if m == nil {
+		return
+	}
+	w.hash.word(strconv.Itoa(int(m.Card)))
+	w.hash.flag(m.On)
+	for _, l := range m.MatchingLabels {
+		w.hash.word(l)
+	}
+	for _, l := range m.Include {
+		w.hash.word(l)
+	}
+	many := m.Card == parser.CardOneToMany || m.Card == parser.CardManyToOne
+	if many || m.On && len(m.MatchingLabels) == 0 {
+		w.query.joins++
+	}
+}
+
+func hasNameMatcher(ms []*labels.Matcher) bool {
+	for _, m := range ms {
+		if m.Name == labels.MetricName {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,184 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Evaluation is when a query is evaluated, as the server will understand it.
+type Evaluation struct {
+	Start, End time.Time
+	// Step is the time between two steps; 0 for an instant.
+	Step time.Duration
+	// Lookback is how old a sample may be to count; 0 means DefaultLookback.
+	Lookback time.Duration
+}
+
+// Defaults of Prometheus, which the server behind may have changed: of
+// --query.lookback-delta, and of the step of a subquery without one, which is
+// global.evaluation_interval.
+const (
+	DefaultLookback     = 5 * time.Minute
+	defaultSubqueryStep = time.Minute
+)
+
+func (e *Evaluation) lookback() time.Duration {
+	if e.Lookback > 0 {
+		return e.Lookback
+	}
+	return DefaultLookback
+}
+
+// subqueryContext adds up the subqueries around a node. An @ modifier makes what
+// is around it irrelevant.
+type subqueryContext struct {
+	anchor         anchor
+	at             int64
+	offset, ranges time.Duration
+}
+
+func contextOf(path []parser.Node) subqueryContext {
+	var c subqueryContext
+	for _, node := range path {
+		if n, ok := node.(*parser.SubqueryExpr); ok {
+			c.enter(n)
+		}
+	}
+	return c
+}
+
+func (c *subqueryContext) enter(n *parser.SubqueryExpr) {
+	a, at := anchorOf(n.Timestamp, n.StartOrEnd)
+	if a != anchorEvaluation {
+		*c = subqueryContext{anchor: a, at: at}
+	}
+	c.offset = add(c.offset, n.OriginalOffset)
+	c.ranges = add(c.ranges, n.Range)
+}
+
+// add is a + b that stops at the largest duration.
+func add(a, b time.Duration) time.Duration {
+	switch s := a + b; {
+	case a > 0 && b > 0 && s < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && s >= 0:
+		return math.MinInt64
+	default:
+		return s
+	}
+}
+
+func anchorOf(at *int64, startOrEnd parser.ItemType) (anchor, int64) {
+	switch {
+	case startOrEnd == parser.START:
+		return anchorStart, 0
+	case startOrEnd == parser.END:
+		return anchorEnd, 0
+	case at != nil:
+		return anchorFixed, *at
+	}
+	return anchorEvaluation, 0
+}
+
+// reachOf mirrors getTimeRangesForSelector of Prometheus's engine.
+func reachOf(n *parser.VectorSelector, path []parser.Node, evalRange time.Duration) reach {
+	var r reach
+	if r.anchor, r.at = anchorOf(n.Timestamp, n.StartOrEnd); r.anchor == anchorEvaluation {
+		around := contextOf(path)
+		r.anchor, r.at = around.anchor, around.at
+		r.back += around.offset.Milliseconds() + around.ranges.Milliseconds()
+		r.ahead -= around.offset.Milliseconds()
+	}
+	r.lookbackBack = evalRange == 0 || n.Anchored || n.Smoothed
+	r.lookbackAhead = n.Smoothed
+	offset := n.OriginalOffset.Milliseconds()
+	r.back += evalRange.Milliseconds() - 1 + offset // Ranges are open to the left.
+	r.ahead -= offset
+	return r
+}
+
+func (r *reach) times(start, end, lookback int64) (first, last int64) {
+	switch r.anchor {
+	case anchorFixed:
+		start, end = r.at, r.at
+	case anchorStart:
+		end = start
+	case anchorEnd:
+		start = end
+	}
+	first, last = start-r.back, end+r.ahead
+	if r.lookbackBack {
+		first -= lookback
+	}
+	if r.lookbackAhead {
+		last += lookback
+	}
+	return first, last
+}
+
+// times returns the first and the last moment of which samples are read, in
+// milliseconds since 1970; ok is false if there are none. parse is asked for the
+// expression again if duration expressions must be evaluated.
+func (q *Query) times(e Evaluation, parse func(string) (parser.Expr, error)) (first, last int64, ok bool) {
+	if q.dynamic {
+		return q.dynamicTimes(e, parse)
+	}
+	start, end, lookback := timestamp.FromTime(e.Start), timestamp.FromTime(e.End), e.lookback().Milliseconds()
+	first, last = math.MaxInt64, math.MinInt64
+	for i := range q.selectors {
+		f, l := q.selectors[i].reach.times(start, end, lookback)
+		first, last = min(first, f), max(last, l)
+	}
+	return first, last, len(q.selectors) > 0
+}
+
+func (q *Query) dynamicTimes(e Evaluation, parse func(string) (parser.Expr, error)) (first, last int64, ok bool) {
+	expr, err := resolve(q.Text, e, parse)
+	if err != nil {
+		return 0, 0, false // The server gives the same error.
+	}
+	first, last = promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: e.Start, End: e.End, Interval: e.Step, LookbackDelta: e.lookback()})
+	return first, last, first != 0 || last != 0
+}
+
+// resolve parses a query and puts numbers where duration expressions stand.
+func resolve(text string, e Evaluation, parse func(string) (parser.Expr, error)) (parser.Expr, error) {
+	expr, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return promql.PreprocessExpr(expr, e.Start, e.End, e.Step)
+}
+
+// subqueryPoints returns for how many moments the subqueries are evaluated, in
+// all.
+func (q *Query) subqueryPoints(e Evaluation, parse func(string) (parser.Expr, error)) int {
+	list := q.subqueries
+	if q.dynamic && len(list) > 0 {
+		expr, err := resolve(q.Text, e, parse)
+		if err != nil {
+			return 0
+		}
+		list = Analyze(q.Text, expr).subqueries
+	}
+	sum := 0.0
+	for _, s := range list {
+		step := s.step
+		if step <= 0 {
+			step = defaultSubqueryStep
+		}
+		span := s.ranges
+		if !s.pinned {
+			span = add(span, e.End.Sub(e.Start))
+		}
+		sum += float64(span / step)
+	}
+	return int(min(sum, math.MaxInt32))
+}

@@ -1,0 +1,220 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Subject is who asks and for what, as far as somebody trustworthy says so. A
+// field that is not known is empty, and no rule that asks for it matches.
+type Subject struct {
+	// Tenant owns the request; its limits are those of the tenant of that name.
+	Tenant string
+	// Endpoint is the route below the API's root, such as label/:name/values.
+	Endpoint string
+	Class    Class
+	// Dashboard, Panel and User are what Grafana says in its headers.
+	Dashboard, Panel, User string
+	// UserAgent is what the client calls itself.
+	UserAgent string
+	// Alert is set if an alert rule asks.
+	Alert bool
+}
+
+// Match is the condition of a rule. It holds if every field that is set holds;
+// of a list, one entry must be equal.
+type Match struct {
+	Tenants, Endpoints, Dashboards, Panels, Users []string
+	Classes                                       []Class
+	// Alert, if not nil, asks for requests of alert rules, or for others.
+	Alert *bool
+	// UserAgent and Query are searched for, not anchored. Query looks at the
+	// text of a query, or of each selector, as it was sent.
+	UserAgent, Query *regexp.Regexp
+	// Fingerprints are those of parsed queries or selectors; see Query.
+	Fingerprints []string
+}
+
+// Override changes one option. It is made from what was configured.
+type Override func(*Options)
+
+// Rule changes what matching requests may do.
+type Rule struct {
+	// Name identifies the rule in refusals; it is unique.
+	Name  string
+	Match Match
+	// Deny is the mode in which the rule refuses requests: ModeOff does not.
+	Deny Mode
+	// Reason is told to those who are denied.
+	Reason string
+	// Allow exempts requests from every rule that denies.
+	Allow bool
+	// Limits are applied in order of the rules: the last one wins.
+	Limits []Override
+}
+
+// RulesetOptions is what a Ruleset is built from: the limits of everybody, what
+// is different for a tenant, and what is different for requests that match.
+type RulesetOptions struct {
+	Global  Options
+	Tenants map[string][]Override
+	Rules   []Rule
+}
+
+// Ruleset resolves which Policy a request is under. It is immutable and safe for
+// concurrent use. What a request costs depends on the rules that come near to
+// matching it, not on how many there are.
+type Ruleset struct {
+	global  *Policy
+	tenants map[string]*Policy
+	rules   []Rule
+	index   ruleIndex
+	// byFingerprint is set if a rule needs parsed queries.
+	byFingerprint bool
+}
+
+// NewRuleset returns the ruleset that opts describes, or an error that names the
+// option, tenant or rule that is wrong.
+func NewRuleset(opts RulesetOptions) (*Ruleset, error) {
+	global, err := New(opts.Global)
+	if err != nil {
+		return nil, err
+	}
+	s := &Ruleset{global: global, tenants: make(map[string]*Policy, len(opts.Tenants)), rules: slices.Clone(opts.Rules)}
+	for name, overrides := range opts.Tenants {
+		own := opts.Global
+		apply(&own, overrides)
+		p, err := New(own)
+		if err != nil {
+			return nil, fmt.Errorf("tenant %q: %w", name, err)
+		}
+		p.tenant = name
+		s.tenants[name] = p
+	}
+	names := make(map[string]struct{}, len(s.rules))
+	for i := range s.rules {
+		if err := s.checkRule(&s.rules[i], names); err != nil {
+			return nil, fmt.Errorf("rule %q: %w", s.rules[i].Name, err)
+		}
+		s.byFingerprint = s.byFingerprint || len(s.rules[i].Match.Fingerprints) > 0
+	}
+	s.index = newRuleIndex(s.rules)
+	return s, nil
+}
+
+func (s *Ruleset) checkRule(r *Rule, names map[string]struct{}) error {
+	if r.Name == "" {
+		return errors.New("it needs a name")
+	}
+	if _, ok := names[r.Name]; ok {
+		return errors.New("another rule has the same name")
+	}
+	names[r.Name] = struct{}{}
+	for f := range numFields {
+		if slices.Contains(r.Match.values(f), "") {
+			return errors.New("an empty text in a list matches nothing")
+		}
+	}
+	changed := s.global.opts
+	apply(&changed, r.Limits)
+	_, err := New(changed)
+	return err
+}
+
+func apply(o *Options, overrides []Override) {
+	for _, change := range overrides {
+		change(o)
+	}
+}
+
+// Tenant returns the policy of a tenant before anything else is known of a
+// request. An unknown tenant has that of everybody.
+func (s *Ruleset) Tenant(name string) *Policy {
+	if p, ok := s.tenants[name]; ok {
+		return p
+	}
+	if name == "" {
+		return s.global
+	}
+	p := *s.global
+	p.tenant = name
+	return &p
+}
+
+// Tenants returns the names of the tenants with limits of their own, sorted.
+func (s *Ruleset) Tenants() []string {
+	names := make([]string, 0, len(s.tenants))
+	for name := range s.tenants {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NeedsFingerprints reports whether Decide has more to say once the queries are
+// parsed.
+func (s *Ruleset) NeedsFingerprints() bool { return s.byFingerprint }
+
+// Decision is what the rules say about one request.
+type Decision struct {
+	// Policy holds the limits of the request.
+	Policy *Policy
+	// Refusals are those of rules that deny, in every mode.
+	Refusals Refusals
+	// Rules names the rules that match, in their order.
+	Rules []string
+}
+
+// Decide applies the rules to a request with these PromQL texts, and, where they
+// are parsed already, their fingerprints.
+func (s *Ruleset) Decide(who *Subject, texts, fingerprints []string) Decision {
+	d := Decision{Policy: s.Tenant(who.Tenant)}
+	matching := s.index.find(who, texts, fingerprints)
+	allowed := false
+	var denied []*Rule
+	for _, id := range matching {
+		r := &s.rules[id]
+		d.Rules = append(d.Rules, r.Name)
+		allowed = allowed || r.Allow
+		if r.Deny != ModeOff {
+			denied = append(denied, r)
+		}
+	}
+	d.Policy = s.withLimits(d.Policy, matching)
+	if allowed {
+		return d
+	}
+	for _, r := range denied {
+		d.Refusals = append(d.Refusals, d.Policy.refuseDenied(r))
+	}
+	return d
+}
+
+func (s *Ruleset) withLimits(p *Policy, matching []int32) *Policy {
+	changed := false
+	for _, id := range matching {
+		if len(s.rules[id].Limits) == 0 {
+			continue
+		}
+		if !changed {
+			own := *p
+			p, changed = &own, true
+		}
+		apply(&p.opts, s.rules[id].Limits)
+	}
+	return p
+}
+
+func (p *Policy) refuseDenied(r *Rule) *Refusal {
+	cause := "is denied by the rule " + r.Name
+	if r.Reason != "" {
+		cause += ": " + r.Reason
+	}
+	return p.refuse(LimitDeny, r.Deny, "this request", cause,
+		"Change what the rule looks for, or ask an operator, who changes rules in promguard.yml.")
+}
