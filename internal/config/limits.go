@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -41,14 +42,18 @@ func (d *limitsDecoder) change(o querylimit.Override) { d.changes = append(d.cha
 func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 	l := limitsDecoder{decoder: d}
 	known := keys{
-		querylimit.LimitDeadline:     l.deadlines,
-		querylimit.LimitSelectivity:  l.selectivity,
-		querylimit.LimitRequestBytes: l.ceiling(querylimit.MaxRequestBytes, func(o *querylimit.Options) *int { return &o.RequestBytesMax }),
-		querylimit.LimitParameters:   l.ceiling(querylimit.MaxParameters, func(o *querylimit.Options) *int { return &o.ParametersMax }),
+		querylimit.LimitDeadline:      l.deadlines,
+		querylimit.LimitSelectivity:   l.selectivity,
+		querylimit.LimitMetadataRange: l.metadataRange,
+		querylimit.LimitResults:       l.results,
+		querylimit.LimitRequestBytes:  l.ceiling(querylimit.MaxRequestBytes, func(o *querylimit.Options) *int { return &o.RequestBytesMax }),
+		querylimit.LimitParameters:    l.ceiling(querylimit.MaxParameters, func(o *querylimit.Options) *int { return &o.ParametersMax }),
 	}
-	for i := range querylimit.Counts() {
-		c := &querylimit.Counts()[i]
-		known[c.Name] = func(n *yaml.Node) { l.count(c, n) }
+	for _, c := range querylimit.Counts() {
+		known[c.Name] = func(n *yaml.Node) { l.count(&c, n) }
+	}
+	for _, b := range querylimit.Durations() {
+		known[b.Name] = func(n *yaml.Node) { l.bound(&b, n) }
 	}
 	for name := range known {
 		if at >= levelRule && beforeRules[name] || at == levelFingerprintRule && beforeParsing[name] {
@@ -105,6 +110,56 @@ func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {
 			}
 		},
 	})
+}
+
+func (d *limitsDecoder) bound(b *querylimit.Duration, n *yaml.Node) {
+	d.keys(n, keys{
+		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &b.Of(o).Mode }),
+		b.Key: func(n *yaml.Node) {
+			value := d.duration(n, "no limit")
+			d.change(func(o *querylimit.Options) { b.Of(o).Value = value })
+		},
+	})
+}
+
+func (d *limitsDecoder) metadataRange(n *yaml.Node) {
+	r := querylimit.DefaultOptions().MetadataRange
+	read := func(into *time.Duration, of func(*querylimit.Options) *time.Duration) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			value := d.duration(n, "none")
+			*into = value
+			d.change(func(o *querylimit.Options) { *of(o) = value })
+		}
+	}
+	d.keys(n, keys{
+		"mode":    d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.MetadataRange.Mode }),
+		"default": read(&r.Default, func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Default }),
+		"max":     read(&r.Max, func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Max }),
+	})
+	d.check(n, r.Validate())
+}
+
+func (d *limitsDecoder) results(n *yaml.Node) {
+	r := querylimit.DefaultOptions().Results
+	known := keys{"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.Results.Mode })}
+	for _, set := range querylimit.ResultSets() {
+		read := func(into *int, of func(*querylimit.ResultLimit) *int) func(*yaml.Node) {
+			return func(n *yaml.Node) {
+				if value, ok := d.number(n); ok {
+					*into = value
+					d.change(func(o *querylimit.Options) { *of(&o.Results.Sets[set]) = value })
+				}
+			}
+		}
+		known[set.String()] = func(n *yaml.Node) {
+			d.keys(n, keys{
+				"default": read(&r.Sets[set].Default, func(l *querylimit.ResultLimit) *int { return &l.Default }),
+				"max":     read(&r.Sets[set].Max, func(l *querylimit.ResultLimit) *int { return &l.Max }),
+			})
+			d.check(n, r.Sets[set].Validate())
+		}
+	}
+	d.keys(n, known)
 }
 
 // ceiling is a number that is always enforced, because it bounds what the guard

@@ -6,6 +6,8 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -33,6 +35,7 @@ func (p *Proxy) examine(q *request, who *querylimit.Subject, rules *querylimit.R
 		return v, nil
 	}
 	if len(texts) == 0 {
+		p.limitTimes(q, &v)
 		return v, nil
 	}
 	queries, rs, err := p.parse(q, d.Policy, param, texts)
@@ -47,7 +50,41 @@ func (p *Proxy) examine(q *request, who *querylimit.Subject, rules *querylimit.R
 	}
 	v.refusals = append(v.refusals, rs...)
 	v.refusals = append(v.refusals, v.policy.CheckQueries(queries, q.endpoint.takes != expression)...)
+	p.limitTimes(q, &v)
 	return v, nil
+}
+
+// limitTimes looks at times and limit of a request, and sets those that the
+// policy sets.
+func (p *Proxy) limitTimes(q *request, v *verdict) {
+	now := time.Now()
+	var rs querylimit.Refusals
+	switch q.endpoint.reads {
+	case timeInstant, timeSteps:
+		rs = v.policy.CheckEvaluation(v.queries[0], q.when.at(now), now)
+	case timeWindow:
+		window := q.when.window()
+		rs = v.policy.CheckWindow(window.start, window.end, now)
+	case timeMetadata:
+		var (
+			start time.Time
+			set   bool
+		)
+		if start, set, rs = v.policy.CheckMetadataRange(q.when.start, q.when.end, now); set {
+			q.set("start", formatTime(start))
+			p.metrics.adjusted.WithLabelValues(querylimit.LimitMetadataRange).Inc()
+		}
+	}
+	v.refusals = append(v.refusals, rs...)
+	if q.endpoint.results == nil {
+		return
+	}
+	limit, set, rs := v.policy.CheckResults(*q.endpoint.results, q.limit)
+	if set {
+		q.set("limit", strconv.Itoa(limit))
+		p.metrics.adjusted.WithLabelValues(querylimit.LimitResults).Inc()
+	}
+	v.refusals = append(v.refusals, rs...)
 }
 
 // promQL returns the parameter of the request that holds PromQL, and its values.

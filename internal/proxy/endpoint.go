@@ -23,6 +23,17 @@ const (
 	matchTarget        // match_target=
 )
 
+// timeRange says which times of a request count.
+type timeRange uint8
+
+const (
+	noTime       timeRange = iota
+	timeInstant            // time=, of an evaluation
+	timeSteps              // start=, end=, step=, of an evaluation
+	timeWindow             // start=, end=, of what is read as it stands
+	timeMetadata           // the same, of metadata
+)
+
 // endpoint is one open route of the API and what its handler reads. Parameters
 // that it does not list do not reach the server.
 type endpoint struct {
@@ -32,6 +43,8 @@ type endpoint struct {
 	scalars []string // read once, by FormValue or Query().Get
 	lists   []string // read as a list, in order
 	takes   promQL
+	reads   timeRange
+	results *querylimit.ResultSet // what limit= counts; nil if that is not limited
 	// wrapsErrors is set where Prometheus words a parse error as
 	// invalid parameter "...", and not set where it gives the bare error.
 	wrapsErrors bool
@@ -48,15 +61,17 @@ const (
 // endpoint takes timeout, which the guard itself honours.
 func endpoints() []*endpoint {
 	const q, m, s = querylimit.ClassQuery, querylimit.ClassMetadata, querylimit.ClassStatus
+	results := func(s querylimit.ResultSet) *querylimit.ResultSet { return &s }
 	list := []*endpoint{
-		{path: "query", class: q, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
-		{path: "query_range", class: q, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
-		{path: "query_exemplars", class: q, post: true, takes: selectorsOf, scalars: []string{"query", "start", "end"}},
+		{path: "query", class: q, post: true, takes: expression, wrapsErrors: true, reads: timeInstant, results: results(querylimit.ResultsQuery),
+			scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
+		{path: "query_range", class: q, post: true, takes: expression, wrapsErrors: true, reads: timeSteps, results: results(querylimit.ResultsQuery), scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
+		{path: "query_exemplars", class: q, post: true, takes: selectorsOf, reads: timeWindow, scalars: []string{"query", "start", "end"}},
 		{path: "format_query", class: m, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query"}},
 		{path: "parse_query", class: m, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query"}},
-		{path: "labels", class: m, post: true, takes: matchList, scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
-		{path: "label/:name/values", class: m, takes: matchList, scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
-		{path: "series", class: m, post: true, takes: matchList, wrapsErrors: true, scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "labels", class: m, post: true, takes: matchList, reads: timeMetadata, results: results(querylimit.ResultsLabels), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "label/:name/values", class: m, takes: matchList, reads: timeMetadata, results: results(querylimit.ResultsLabelValues), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "series", class: m, post: true, takes: matchList, wrapsErrors: true, reads: timeMetadata, results: results(querylimit.ResultsSeries), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
 		{path: "metadata", class: m, scalars: []string{"metric", "limit", "limit_per_metric"}},
 		{path: "targets", class: s, scalars: []string{"scrapePool", "state"}},
 		{path: "targets/metadata", class: m, takes: matchTarget, wrapsErrors: true, scalars: []string{"match_target", "metric", "limit"}},

@@ -444,3 +444,91 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 		require.ErrorContains(t, p.Ready(), "shutting down")
 	})
 }
+
+func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
+	var got url.Values
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		got = r.Form
+		io.WriteString(w, "{}")
+	})
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		o.MetadataRange = querylimit.MetadataRange{Mode: querylimit.ModeEnforce, Default: time.Hour, Max: 24 * time.Hour}
+		o.Results.Mode = querylimit.ModeEnforce
+		o.Results.Sets[querylimit.ResultsSeries] = querylimit.ResultLimit{Default: 10, Max: 20}
+		o.Results.Sets[querylimit.ResultsQuery] = querylimit.ResultLimit{Max: 30}
+	})
+	for _, tc := range []struct {
+		path, params string
+		want         url.Values
+		start        bool // set by the guard
+	}{
+		{"series", "match[]=up", url.Values{"limit": {"10"}}, true},
+		{"series", "match[]=up&limit=0&start=1e9", nil, false},
+		{"series", "match[]=up&limit=15&end=1000003600", url.Values{"limit": {"15"}, "start": {"1000000000.000"}}, false},
+		{"series", "match[]=up&limit=25", url.Values{"limit": {"20"}}, true},
+		{"labels", "", url.Values{}, true},
+		{"label/job/values", "timeout=10m", url.Values{"timeout": {"30"}}, true},
+		{"query", "query=up&timeout=10m&limit=0", url.Values{"timeout": {"120"}, "limit": {"30"}}, false},
+		{"query", "query=up&timeout=1500ms", url.Values{"timeout": {"1500ms"}, "limit": {"30"}}, false},
+		{"query_range", "query=up&start=0&end=1&step=1&limit=3", url.Values{"limit": {"3"}}, false},
+		{"metadata", "limit=3&timeout=1h", url.Values{"limit": {"3"}, "timeout": {"30"}}, false},
+	} {
+		t.Run(tc.path+"?"+tc.params, func(t *testing.T) {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				got = nil
+				if method == http.MethodPost && (strings.HasPrefix(tc.path, "label/") || tc.path == "metadata") {
+					continue
+				}
+				a := do(t, g.Client(), newRequest(t, method, g.URL, tc.path, tc.params))
+				if tc.want == nil {
+					require.Equal(t, 422, a.code)
+					requireEnvelope(t, a, typeExecution, "limit metadata_range", "docs/limits/metadata-range.md")
+					continue
+				}
+				require.Equal(t, 200, a.code, a.body)
+				for name, want := range tc.want {
+					require.Equal(t, want, got[name], name)
+				}
+				if tc.start {
+					start, err := parseTime(got.Get("start"))
+					require.NoError(t, err)
+					require.WithinDuration(t, time.Now().Add(-time.Hour), start, time.Minute)
+				}
+			}
+		})
+	}
+	require.Positive(t, g.value(t, "promguard_adjusted_total", "results"))
+	require.Positive(t, g.value(t, "promguard_adjusted_total", "metadata_range"))
+}
+
+func TestTimesOfAQueryAreLimited(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		o.Range = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 24 * time.Hour}
+		o.Oldest = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 100 * 365 * 24 * time.Hour}
+	})
+	for target, refused := range map[string]string{
+		"query?query=rate(up[23h])":                                      "",
+		"query?query=rate(up[25h])":                                      "range",
+		"query?query=rate(up[25h])&time=1600000000":                      "range",
+		"query?query=max_over_time(up[1h:1m])%2Bup+offset+2d":            "range",
+		"query?query=max_over_time(up[1h:1m])&lookback_delta=23h30m":     "range",
+		"query?query=up&time=0001-01-01T00:00:00Z":                       "oldest",
+		"query_range?query=up&start=0&end=80000&step=60":                 "",
+		"query_range?query=up&start=0&end=87000&step=60":                 "range",
+		"query_range?query=up&start=0001-01-01T00:00:00Z&end=1&step=1e9": "range",
+		"query_exemplars?query=up":                                       "range",
+		"query_exemplars?query=up&start=0&end=600":                       "",
+		"query_exemplars?query=up&start=0001-01-01T00:00:00Z&end=600":    "range",
+		"format_query?query=rate(up[1y])":                                "",
+	} {
+		a := g.get(t, apiPrefix+target)
+		if refused == "" {
+			require.Equal(t, 200, a.code, "%s: %s", target, a.body)
+			continue
+		}
+		require.Equal(t, 422, a.code, target)
+		requireEnvelope(t, a, typeExecution, "limit "+refused+":")
+	}
+}

@@ -116,6 +116,14 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		{"timeout negative", rawGet("/api/v1/query?query=up&timeout=-1s"), 400, "timeout"},
 		{"timeout zero", rawGet("/api/v1/labels?timeout=0"), 400, "timeout"},
 		{"timeout overflow", rawGet("/api/v1/query?query=up&timeout=1e300"), 400, "overflows"},
+		{"time not a number", rawGet("/api/v1/query?query=up&time=NaN"), 400, "valid timestamp"},
+		{"time infinite", rawGet("/api/v1/query?query=up&time=Inf"), 400, "valid timestamp"},
+		{"time that overflows", rawGet("/api/v1/query?query=up&time=1e18"), 400, "valid timestamp"},
+		{"start that overflows", rawGet("/api/v1/series?match[]=up&start=-9.3e15"), 400, "valid timestamp"},
+		{"hexadecimal step", rawGet("/api/v1/query_range?query=up&start=0&end=1&step=0x1p-1074"), 400, "query resolution step"},
+		{"step not a number", rawGet("/api/v1/query_range?query=up&start=0&end=1&step=NaN"), 400, "overflows"},
+		{"lookback not a number", rawGet("/api/v1/query?query=up&lookback_delta=NaN"), 400, "lookback delta"},
+		{"limit with a sign", rawGet("/api/v1/series?match[]=up&limit=-0x1"), 400, "invalid syntax"},
 		{"what does not parse", rawGet("/api/v1/query?query=up)"), 400, `invalid parameter \"query\"`},
 		{"selector hidden in a subquery", rawGet("/api/v1/query?query=max_over_time(" + bad + "[1h:])"), 422, "selectivity"},
 		{"exemplars", rawGet("/api/v1/query_exemplars?query=" + bad), 422, "selectivity"},
@@ -197,6 +205,8 @@ func FuzzRequest(f *testing.F) {
 		{false, "/api/v1/label/a%20b/values", "match[]=a+b", "", "", ""},
 		{true, "/api/v1/query", "query=a;b", "query=%zz&=x&&", "gzip", "multipart/form-data"},
 		{false, "/api/v1/targets", "scrapePool=x&state=active&state=x", "", "", ""},
+		{true, "/api/v1/query_range", "", "query=up&step=1e-9&start=-1e15&end=1970-01-01T00:00:00.123456789Z&limit=007&lookback_delta=1d", "", formType},
+		{false, "/api/v1/series", "match[]=up&start=1.5&end=-292273086-05-16T16:47:06Z&limit=0&timeout=1m", "", "", ""},
 		{true, "/api/v1/query_range", "", "query=%00%ff&step=1&start=1&end=2", "", "Application/X-WWW-Form-Urlencoded"},
 	} {
 		f.Add(seed.post, seed.path, seed.url, seed.body, seed.encoding, seed.header)
@@ -268,12 +278,25 @@ func TestRulesKnowTheEndpointsThatAreOpen(t *testing.T) {
 	require.Equal(t, querylimit.Endpoints(), names)
 }
 
-func TestEveryLimitHasItsPage(t *testing.T) {
+func TestEveryLimitHasItsPageAndEveryPageItsLimit(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits", "README.md"))
+	require.NoError(t, err)
+	var pages []string
 	for _, limit := range querylimit.Limits() {
 		page := (&querylimit.Refusal{Limit: limit}).Doc()
 		path := filepath.Join("..", "..", "docs", "limits", filepath.Base(page))
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(text), "# "+limit+"\n"), path)
+		require.Contains(t, string(text), "**Change it**: `", "%s says how to change the limit", path)
+		require.Contains(t, string(index), "| `"+limit+"` |", "the list of limits has it")
+		pages = append(pages, filepath.Base(page))
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "limits", "*.md"))
+	require.NoError(t, err)
+	for _, path := range files {
+		if name := filepath.Base(path); name != "README.md" {
+			require.Contains(t, pages, name, "a page of a limit that does not exist")
+		}
 	}
 }

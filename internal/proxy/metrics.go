@@ -33,6 +33,7 @@ type metrics struct {
 	inFlight      *prometheus.GaugeVec
 	rejected      *prometheus.CounterVec
 	exceeded      *prometheus.CounterVec
+	adjusted      *prometheus.CounterVec
 	upstream      *prometheus.CounterVec
 	clientGone    *prometheus.CounterVec
 	lostWarnings  prometheus.Counter
@@ -60,6 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"class"}),
 		rejected:   counter("promguard_rejected_total", "Requests refused by the guard, by reason: a limit, or what was wrong with the request.", "reason"),
 		exceeded:   counter("promguard_limit_exceeded_total", "Requests that exceeded a limit, by limit and by the mode that it was in.", "limit", "mode"),
+		adjusted:   counter("promguard_adjusted_total", "Requests that a limit in mode enforce gave a start or a limit of its own, by limit.", "limit"),
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
 		clientGone: counter("promguard_client_gone_total", "Requests whose client left before the end of the answer, by endpoint class.", "class"),
 		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
@@ -69,7 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "promguard_upstream_up", Help: "1 if the last probe of the upstream server got an answer over HTTP, else 0.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.upstream, m.clientGone, m.lostWarnings, m.upstreamUp)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.upstreamUp)
 	m.precreate()
 	return m
 }
@@ -98,6 +100,9 @@ func (m *metrics) precreate() {
 		if limit != querylimit.LimitDeadline { // That one is an upstream error.
 			m.rejected.WithLabelValues(limit)
 		}
+	}
+	for _, limit := range []string{querylimit.LimitMetadataRange, querylimit.LimitResults} {
+		m.adjusted.WithLabelValues(limit)
 	}
 	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type"} {
 		m.rejected.WithLabelValues(reason)

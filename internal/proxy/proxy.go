@@ -205,13 +205,17 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if err != nil {
 		return nil, err
 	}
+	deadline := v.policy.Deadline(e.class, q.timeout)
+	if q.timeout > deadline && deadline > 0 {
+		q.set("timeout", formatDuration(deadline))
+	}
 	return &exchange{
 		client:   r.Context(),
 		request:  q,
 		who:      who,
 		identity: set.Identity,
 		policy:   v.policy,
-		deadline: v.policy.Deadline(e.class, q.timeout),
+		deadline: deadline,
 		warnings: v.refusals.Warnings(),
 	}, nil
 }

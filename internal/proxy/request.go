@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/model"
 
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -36,6 +32,10 @@ type request struct {
 	params []parameter
 	// timeout is the client's own; 0 for none.
 	timeout time.Duration
+	// when is what time it reads, and limit how many results it asks for: 0 for
+	// all, -1 if it does not say. Of endpoints that take neither, nothing.
+	when  evaluation
+	limit int
 }
 
 // get returns the value of a scalar, or "".
@@ -57,6 +57,17 @@ func (q *request) all(name string) []string {
 		}
 	}
 	return values
+}
+
+// set gives a scalar a value, in place of the client's if there is one.
+func (q *request) set(name, value string) {
+	for i := range q.params {
+		if q.params[i].name == name {
+			q.params[i].value = value
+			return
+		}
+	}
+	q.params = append(q.params, parameter{name, value})
 }
 
 // path returns the escaped and the decoded path below the API's root.
@@ -105,6 +116,9 @@ func readRequest(r *http.Request, e *endpoint, label string, policy *querylimit.
 		if err := q.parse(part, &count, policy); err != nil {
 			return nil, err
 		}
+	}
+	if err := q.readTimes(); err != nil {
+		return nil, err
 	}
 	if text := q.get("timeout"); text != "" {
 		if q.timeout, err = parseTimeout(text); err != nil {
@@ -193,23 +207,12 @@ func (q *request) add(name, value string) error {
 	return nil
 }
 
-// parseTimeout reads a duration as Prometheus's API does, seconds or with unit,
-// and refuses what would be over before it begins.
+// parseTimeout reads a duration as Prometheus's API does, and refuses what would
+// be over before it begins.
 func parseTimeout(s string) (time.Duration, error) {
-	var timeout time.Duration
-	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
-		ns := seconds * float64(time.Second)
-		if math.IsNaN(ns) || ns > math.MaxInt64 || ns < math.MinInt64 {
-			return 0, fmt.Errorf("cannot parse %q to a valid duration. It overflows int64", s)
-		}
-		timeout = time.Duration(ns)
-	} else if d, err := model.ParseDuration(s); err == nil {
-		timeout = time.Duration(d)
-	} else {
-		return 0, fmt.Errorf("cannot parse %q to a valid duration", s)
+	timeout, err := parseDuration(s)
+	if err == nil && timeout <= 0 {
+		err = fmt.Errorf("%q leaves no time: use a positive duration, or leave the parameter out", s)
 	}
-	if timeout <= 0 {
-		return 0, fmt.Errorf("%q leaves no time: use a positive duration, or leave the parameter out", s)
-	}
-	return timeout, nil
+	return timeout, err
 }

@@ -48,7 +48,7 @@ func (a *Analyzer) Expr(p *Policy, text string) (*Query, Refusals, error) {
 		return nil, rs, err
 	}
 	q := Analyze(text, expr)
-	q.scan = s
+	q.scan, q.parse = s, a.parser.ParseExpr
 	a.queries.put(text, q, q.size())
 	return q, rs, nil
 }

@@ -7,10 +7,18 @@ package querylimit
 // are evaluated. Bare is set for a server that reads the selectors of them and
 // evaluates nothing.
 func (p *Policy) CheckQueries(queries []*Query, bare bool) Refusals {
+	var rs Refusals
 	for _, q := range queries {
-		if rs := p.checkSelectivity(q, bare); rs != nil {
-			return rs // One refusal for each limit is enough.
+		if rs = p.checkSelectivity(q, bare); rs != nil {
+			break // One refusal for each limit is enough.
 		}
 	}
-	return nil
+	for i := range structural {
+		most := 0
+		for _, q := range queries {
+			most = max(most, structural[i].of(q))
+		}
+		rs = p.checkCount(rs, &structural[i], most)
+	}
+	return rs
 }

@@ -5,6 +5,8 @@ package querylimit
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 )
 
@@ -18,7 +20,9 @@ type Count struct {
 	Of func(*Options) *Bound
 
 	// hard refuses what is over the ceiling in every mode.
-	hard           bool
+	hard bool
+	// of returns how much of it a parsed query has; nil if that takes more.
+	of             func(*Query) int
 	what, unit, do string
 }
 
@@ -27,6 +31,8 @@ const (
 	countQueryBytes = iota
 	countQueryOperators
 	countRegexSize
+	countPoints
+	countSubqueryPoints
 )
 
 var counts = [...]Count{
@@ -45,10 +51,54 @@ var counts = [...]Count{
 		hard: true, what: "regular expressions that compile into about ", unit: "instructions",
 		do: "Avoid counted repetition such as x{1000}; use * or + or list the values.",
 	},
+	countPoints: {
+		Name: LimitPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.Points },
+		what: "a range query of ", unit: "steps",
+		do: "Ask for a larger step or a shorter range; an operator can raise limits.points.max.",
+	},
+	countSubqueryPoints: {
+		Name: LimitSubqueryPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.SubqueryPoints },
+		what: "subqueries of ", unit: "steps together",
+		do: "Give the subquery a larger step, as in [1d:5m], or a shorter range, or record what is inside by a rule; an operator can raise limits.subquery_points.max.",
+	},
+}
+
+// structural are the limits on what a parsed query has.
+var structural = [...]Count{
+	{
+		Name: LimitExprDepth, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
+		of: func(q *Query) int { return q.depth }, what: "PromQL that nests ", unit: "levels deep",
+		do: "Move inner parts into recording rules; an operator can raise limits.expr_depth.max.",
+	},
+	{
+		Name: LimitSelectors, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Selectors },
+		of: func(q *Query) int { return len(q.selectors) }, what: "PromQL with ", unit: "selectors",
+		do: "Replace chains of or by one regular expression, or split the query; an operator can raise limits.selectors.max.",
+	},
+	{
+		Name: LimitVectorMatching, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.VectorMatching },
+		of: func(q *Query) int { return q.joins }, what: "PromQL with ", unit: "operators that match many series with one (group_left, group_right) or without labels (on())",
+		do: "Aggregate before joining, or record the joined series by a rule; an operator can raise limits.vector_matching.max.",
+	},
+	{
+		Name: LimitCountValues, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.CountValues },
+		of: func(q *Query) int { return q.countValues }, what: "PromQL with ", unit: "count_values, each of which makes a series of every value",
+		do: "Count series of a label, as in count by (version) (build_info), or round values first; an operator can raise limits.count_values.max.",
+	},
+	{
+		Name: LimitTopK, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.TopK },
+		of: func(q *Query) int { return q.topK }, what: "topk, bottomk or limitk with k of ", unit: "",
+		do: "Ask for fewer series, with k as a number; an operator can raise limits.topk.max.",
+	},
+	{
+		Name: LimitSubqueries, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Subqueries },
+		of: func(q *Query) int { return len(q.subqueries) }, what: "PromQL with ", unit: "subqueries",
+		do: "Record inner parts by rules; an operator can raise limits.subqueries.max.",
+	},
 }
 
 // Counts returns every limit on a number that has a mode.
-func Counts() []Count { return counts[:] }
+func Counts() []Count { return slices.Concat(counts[:], structural[:]) }
 
 // Validate returns an error that says what is allowed, if n is not.
 func (c *Count) Validate(n int) error {
@@ -68,6 +118,12 @@ func (p *Policy) checkCount(rs Refusals, c *Count, seen int) Refusals {
 	if mode == ModeOff || seen <= limit {
 		return rs
 	}
-	return append(rs, p.refuse(c.Name, mode, c.what+strconv.Itoa(seen)+" "+c.unit,
-		"exceeds the "+strconv.Itoa(limit)+" allowed", c.do))
+	value := c.what + strconv.Itoa(seen)
+	if seen == math.MaxInt {
+		value = c.what + "no fixed number"
+	}
+	if c.unit != "" {
+		value += " " + c.unit
+	}
+	return append(rs, p.refuse(c.Name, mode, value, "exceeds the "+strconv.Itoa(limit)+" allowed", c.do))
 }

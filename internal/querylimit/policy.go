@@ -64,6 +64,20 @@ type Bound struct {
 	Max  int
 }
 
+// DurationBound is a limit on a time.
+type DurationBound struct {
+	Mode  Mode
+	Value time.Duration
+}
+
+// MetadataRange is the limit on the time range of metadata requests. In
+// ModeEnforce a request without start gets Default, or Max if that is 0, and a
+// longer range than Max is refused. Max 0 means no bound.
+type MetadataRange struct {
+	Mode         Mode
+	Default, Max time.Duration
+}
+
 // Options is what a Policy is built from. The zero value of a field means what
 // its comment says; DefaultOptions has the values to start from.
 type Options struct {
@@ -83,6 +97,22 @@ type Options struct {
 	// RegexSize bounds the instructions that the regular expressions of a
 	// request compile into; Max is 1 to MaxRegexSize.
 	RegexSize Bound
+	// ExprDepth bounds how deep an expression nests, Selectors how many selectors
+	// it has, VectorMatching how many operators that match many series with one
+	// or without labels, CountValues how many count_values, Subqueries how many
+	// subqueries. TopK bounds the k of topk, bottomk and limitk.
+	ExprDepth, Selectors, VectorMatching, CountValues, TopK, Subqueries Bound
+	// Points bounds the steps of a range query, SubqueryPoints the steps of all
+	// subqueries of a query together.
+	Points, SubqueryPoints Bound
+	// Range bounds the time from the first to the last sample that a query reads,
+	// Oldest how long ago the first may be, and MinStep the step of a range query
+	// from below; 0 means no bound.
+	Range, Oldest, MinStep DurationBound
+	// MetadataRange bounds the time range of series, labels and label values.
+	MetadataRange MetadataRange
+	// Results bounds the parameter limit of endpoints that have one.
+	Results Results
 	// RequestBytesMax is the longest query string plus body in bytes, 1 to
 	// MaxRequestBytes.
 	RequestBytesMax int
@@ -102,6 +132,19 @@ func DefaultOptions() Options {
 		QueryBytes:      Bound{ModeEnforce, 64 << 10},
 		QueryOperators:  Bound{ModeEnforce, 1000},
 		RegexSize:       Bound{ModeEnforce, 100_000},
+		ExprDepth:       Bound{ModeEnforce, 100},
+		Selectors:       Bound{ModeEnforce, 500},
+		VectorMatching:  Bound{ModeObserve, 20},
+		CountValues:     Bound{ModeObserve, 1},
+		TopK:            Bound{ModeObserve, 1000},
+		Subqueries:      Bound{ModeEnforce, 20},
+		Points:          Bound{ModeObserve, 11_001}, // Prometheus itself refuses more.
+		SubqueryPoints:  Bound{ModeEnforce, 100_000},
+		Range:           DurationBound{ModeObserve, 32 * 24 * time.Hour},
+		Oldest:          DurationBound{ModeOff, 400 * 24 * time.Hour},
+		MinStep:         DurationBound{ModeOff, time.Second},
+		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
+		Results:         defaultResults,
 		RequestBytesMax: 1 << 20,
 		ParametersMax:   1000,
 	}
@@ -122,10 +165,21 @@ func New(opts Options) (*Policy, error) {
 			return nil, fmt.Errorf("deadline of class %s is %s: use 0 for none, or a positive duration", c, d)
 		}
 	}
-	for i := range counts {
-		if err := counts[i].Validate(counts[i].Of(&opts).Max); err != nil {
+	for _, c := range Counts() {
+		if err := c.Validate(c.Of(&opts).Max); err != nil {
 			return nil, err
 		}
+	}
+	for i := range durations {
+		if err := durations[i].Validate(durations[i].Of(&opts).Value); err != nil {
+			return nil, err
+		}
+	}
+	if err := opts.MetadataRange.Validate(); err != nil {
+		return nil, err
+	}
+	if err := opts.Results.Validate(); err != nil {
+		return nil, err
 	}
 	if n := opts.RequestBytesMax; n < 1 || n > MaxRequestBytes {
 		return nil, fmt.Errorf("%s is %d: use 1 to %d", LimitRequestBytes, n, MaxRequestBytes)

@@ -37,6 +37,8 @@ type Query struct {
 	// dynamic is set if the times that the query reads depend on more than the
 	// fields above: duration expressions, info().
 	dynamic bool
+	// parse makes the expression again, for what depends on the evaluation.
+	parse func(string) (parser.Expr, error)
 	// unknown is what the walk did not understand.
 	unknown error
 }

@@ -124,11 +124,10 @@ func (r *reach) times(start, end, lookback int64) (first, last int64) {
 }
 
 // times returns the first and the last moment of which samples are read, in
-// milliseconds since 1970; ok is false if there are none. parse is asked for the
-// expression again if duration expressions must be evaluated.
-func (q *Query) times(e Evaluation, parse func(string) (parser.Expr, error)) (first, last int64, ok bool) {
+// milliseconds since 1970; ok is false if there are none.
+func (q *Query) times(e Evaluation) (first, last int64, ok bool) {
 	if q.dynamic {
-		return q.dynamicTimes(e, parse)
+		return q.dynamicTimes(e)
 	}
 	start, end, lookback := timestamp.FromTime(e.Start), timestamp.FromTime(e.End), e.lookback().Milliseconds()
 	first, last = math.MaxInt64, math.MinInt64
@@ -139,8 +138,8 @@ func (q *Query) times(e Evaluation, parse func(string) (parser.Expr, error)) (fi
 	return first, last, len(q.selectors) > 0
 }
 
-func (q *Query) dynamicTimes(e Evaluation, parse func(string) (parser.Expr, error)) (first, last int64, ok bool) {
-	expr, err := resolve(q.Text, e, parse)
+func (q *Query) dynamicTimes(e Evaluation) (first, last int64, ok bool) {
+	expr, err := q.resolve(e)
 	if err != nil {
 		return 0, 0, false // The server gives the same error.
 	}
@@ -148,9 +147,10 @@ func (q *Query) dynamicTimes(e Evaluation, parse func(string) (parser.Expr, erro
 	return first, last, first != 0 || last != 0
 }
 
-// resolve parses a query and puts numbers where duration expressions stand.
-func resolve(text string, e Evaluation, parse func(string) (parser.Expr, error)) (parser.Expr, error) {
-	expr, err := parse(text)
+// resolve parses a query again and puts numbers where duration expressions stand.
+// It changes the expression, which nobody else may hold then.
+func (q *Query) resolve(e Evaluation) (parser.Expr, error) {
+	expr, err := q.parse(q.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -159,10 +159,10 @@ func resolve(text string, e Evaluation, parse func(string) (parser.Expr, error))
 
 // subqueryPoints returns for how many moments the subqueries are evaluated, in
 // all.
-func (q *Query) subqueryPoints(e Evaluation, parse func(string) (parser.Expr, error)) int {
+func (q *Query) subqueryPoints(e Evaluation) int {
 	list := q.subqueries
 	if q.dynamic && len(list) > 0 {
-		expr, err := resolve(q.Text, e, parse)
+		expr, err := q.resolve(e)
 		if err != nil {
 			return 0
 		}

@@ -19,12 +19,27 @@ const (
 	LimitParameters     = "parameters"
 	LimitDeadline       = "deadline"
 	LimitDeny           = "deny"
+	LimitExprDepth      = "expr_depth"
+	LimitSelectors      = "selectors"
+	LimitVectorMatching = "vector_matching"
+	LimitCountValues    = "count_values"
+	LimitTopK           = "topk"
+	LimitSubqueries     = "subqueries"
+	LimitSubqueryPoints = "subquery_points"
+	LimitPoints         = "points"
+	LimitMinStep        = "min_step"
+	LimitRange          = "range"
+	LimitOldest         = "oldest"
+	LimitMetadataRange  = "metadata_range"
+	LimitResults        = "results"
 )
 
 // Limits returns the name of every limit, in the order of the documentation.
 func Limits() []string {
 	return []string{
 		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
+		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
+		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}
 }

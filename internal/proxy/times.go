@@ -1,0 +1,193 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/common/model"
+	apiv1 "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// evaluation is when a request wants to be evaluated, or what time it reads. A
+// zero time is one that the request leaves out.
+type evaluation struct {
+	start, end     time.Time
+	given          bool // An instant, which may well be the zero time.
+	step, lookback time.Duration
+}
+
+// at returns when an expression is evaluated.
+func (e evaluation) at(now time.Time) querylimit.Evaluation {
+	if !e.given {
+		e.start, e.end = now, now
+	}
+	return querylimit.Evaluation{Start: e.start, End: e.end, Step: e.step, Lookback: e.lookback}
+}
+
+// window returns what is read if start and end stand for themselves.
+func (e evaluation) window() evaluation {
+	if e.start.IsZero() {
+		e.start = apiv1.MinTime
+	}
+	if e.end.IsZero() {
+		e.end = apiv1.MaxTime
+	}
+	return e
+}
+
+// readTimes parses limit, times and durations as Prometheus's handlers do, in
+// their order and with their errors.
+func (q *request) readTimes() error {
+	if err := q.readLimit(); err != nil {
+		return err
+	}
+	switch q.endpoint.reads {
+	case timeInstant:
+		if err := q.readTime("time", &q.when.start); err != nil {
+			return err
+		}
+		q.when.end, q.when.given = q.when.start, q.get("time") != ""
+		return q.readLookback()
+	case timeSteps:
+		return q.readSteps()
+	case timeWindow, timeMetadata:
+		if err := q.readTime("start", &q.when.start); err != nil {
+			return err
+		}
+		return q.readTime("end", &q.when.end)
+	}
+	return nil
+}
+
+func (q *request) readLimit() error {
+	q.limit = -1
+	text := q.get("limit")
+	if q.endpoint.results == nil || text == "" {
+		return nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err == nil && limit < 0 {
+		err = errors.New("limit must be non-negative")
+	}
+	q.limit = limit
+	return invalid("limit", err)
+}
+
+// readTime reads a time that may be left out.
+func (q *request) readTime(name string, into *time.Time) error {
+	text := q.get(name)
+	if text == "" {
+		return nil
+	}
+	t, err := parseTime(text)
+	if err != nil {
+		return invalid(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
+	}
+	*into = t
+	return nil
+}
+
+func (q *request) readSteps() error {
+	var err error
+	if q.when.start, err = parseTime(q.get("start")); err != nil {
+		return invalid("start", err)
+	}
+	if q.when.end, err = parseTime(q.get("end")); err != nil {
+		return invalid("end", err)
+	}
+	if q.when.end.Before(q.when.start) {
+		return invalid("end", errors.New("end timestamp must not be before start time"))
+	}
+	if q.when.step, err = parseDuration(q.get("step")); err != nil {
+		return invalid("step", err)
+	}
+	if q.when.step <= 0 {
+		return invalid("step", errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer"))
+	}
+	q.when.given = true
+	return q.readLookback()
+}
+
+func (q *request) readLookback() error {
+	text := q.get("lookback_delta")
+	if text == "" {
+		return nil
+	}
+	d, err := parseDuration(text)
+	if err != nil {
+		return badData(fmt.Errorf("error parsing lookback delta duration: %w", err))
+	}
+	q.when.lookback = d
+	return nil
+}
+
+func invalid(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return badData(fmt.Errorf("invalid parameter %q: %w", name, err))
+}
+
+// latestSecond is how far from 1970 a time may be for Prometheus to count its
+// milliseconds right.
+const latestSecond = math.MaxInt64 / 1000
+
+var (
+	minTimeText = apiv1.MinTime.Format(time.RFC3339Nano)
+	maxTimeText = apiv1.MaxTime.Format(time.RFC3339Nano)
+)
+
+// parseTime reads a time as Prometheus's API does, and refuses those that
+// overflow there.
+func parseTime(text string) (time.Time, error) {
+	if t, err := strconv.ParseFloat(text, 64); err == nil {
+		if math.Abs(t) < latestSecond { // Not true of NaN.
+			s, ns := math.Modf(t)
+			ns = math.Round(ns*1000) / 1000
+			return time.Unix(int64(s), int64(ns*float64(time.Second))).UTC(), nil
+		}
+		return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", text)
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, nil
+	}
+	switch text {
+	case minTimeText:
+		return apiv1.MinTime, nil
+	case maxTimeText:
+		return apiv1.MaxTime, nil
+	}
+	return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", text)
+}
+
+// parseDuration reads a duration as Prometheus's API does: seconds, or with unit.
+func parseDuration(text string) (time.Duration, error) {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		ns := seconds * float64(time.Second)
+		if math.IsNaN(ns) || ns >= math.MaxInt64 || ns < math.MinInt64 {
+			return 0, fmt.Errorf("cannot parse %q to a valid duration. It overflows int64", text)
+		}
+		return time.Duration(ns), nil
+	}
+	if d, err := model.ParseDuration(text); err == nil {
+		return time.Duration(d), nil
+	}
+	return 0, fmt.Errorf("cannot parse %q to a valid duration", text)
+}
+
+// formatTime writes a time so that parseTime reads the same, to the millisecond.
+func formatTime(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
+}
+
+func formatDuration(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+}
