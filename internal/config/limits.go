@@ -45,6 +45,7 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 		querylimit.LimitDeadline:      l.deadlines,
 		querylimit.LimitSelectivity:   l.selectivity,
 		querylimit.LimitMetadataRange: l.metadataRange,
+		querylimit.LimitResponseBytes: l.responses,
 		querylimit.LimitResults:       l.results,
 		querylimit.LimitRequestBytes:  l.ceiling(querylimit.MaxRequestBytes, func(o *querylimit.Options) *int { return &o.RequestBytesMax }),
 		querylimit.LimitParameters:    l.ceiling(querylimit.MaxParameters, func(o *querylimit.Options) *int { return &o.ParametersMax }),
@@ -157,6 +158,32 @@ func (d *limitsDecoder) results(n *yaml.Node) {
 				"max":     read(&r.Sets[set].Max, func(l *querylimit.ResultLimit) *int { return &l.Max }),
 			})
 			d.check(n, r.Sets[set].Validate())
+		}
+	}
+	d.keys(n, known)
+}
+
+func (d *limitsDecoder) responses(n *yaml.Node) {
+	known := keys{"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.Responses.Mode })}
+	for _, c := range querylimit.Classes() {
+		size := func(of func(*querylimit.ResponseLimit) *int64) func(*yaml.Node) {
+			return func(n *yaml.Node) {
+				value, ok := d.number(n)
+				if ok && value < 0 {
+					d.errorf(n, "value %d is negative: use 0 for none, or a number of bytes", value)
+				}
+				d.change(func(o *querylimit.Options) { *of(&o.Responses.Classes[c]) = int64(value) })
+			}
+		}
+		known[c.String()] = func(n *yaml.Node) {
+			d.keys(n, keys{
+				"max":      size(func(l *querylimit.ResponseLimit) *int64 { return &l.Max }),
+				"wire_max": size(func(l *querylimit.ResponseLimit) *int64 { return &l.WireMax }),
+				"truncate": func(n *yaml.Node) {
+					value := d.boolean(n)
+					d.change(func(o *querylimit.Options) { o.Responses.Classes[c].Truncate = value })
+				},
+			})
 		}
 	}
 	d.keys(n, known)

@@ -95,8 +95,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Body, out.GetBody = once{}, nil
 	}
 	x.identity.Rewrite(out.Header, &x.who)
-	if len(x.warnings) > 0 {
-		out.Header.Set("Accept-Encoding", "identity") // The warning goes into plain JSON.
+	if len(x.warnings) > 0 || x.measuresPlain() {
+		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
+		out.Header.Set("Accept-Encoding", "identity")
 	}
 	pr.SetXForwarded()
 }
@@ -129,9 +130,47 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
 	}
 	x := exchangeOf(res.Request.Context())
+	if err := p.limitSize(res, x); err != nil {
+		return err
+	}
 	if len(x.warnings) > 0 && !injectWarnings(res, x.warnings) {
 		p.metrics.lostWarnings.Inc()
 	}
+	return nil
+}
+
+// measuresPlain reports whether the answer must come uncompressed to be measured.
+func (x *exchange) measuresPlain() bool {
+	l, mode := x.policy.Response(x.request.endpoint.class)
+	return mode == querylimit.ModeEnforce && l.Max > 0
+}
+
+// limitSize bounds the bytes of an answer, before they come.
+func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
+	class := x.request.endpoint.class
+	l, mode := x.policy.Response(class)
+	if mode == querylimit.ModeOff {
+		return nil
+	}
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res)
+	counted := func() { p.metrics.exceeded.WithLabelValues(querylimit.LimitResponseBytes, mode.String()).Inc() }
+	if plain && enforce && l.Truncate && l.Max > 0 && isJSON(res) && res.StatusCode/100 == 2 {
+		res.Body = truncateWithWarning(res.Body, l.Max, x.policy.RefuseResponse(class, l.Max, true).Error(), counted)
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
+		return nil
+	}
+	limit := l.WireMax
+	if l.Max > 0 && (limit == 0 || l.Max < limit) {
+		limit = l.Max // Compressed, it has even more.
+	}
+	if limit == 0 {
+		return nil
+	}
+	if enforce && res.ContentLength > limit {
+		return x.policy.RefuseResponse(class, limit, false)
+	}
+	res.Body = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: counted, observe: !enforce}
 	return nil
 }
 
@@ -149,6 +188,10 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
 		refusal := x.policy.RefuseDeadline(e.class, e.path, x.deadline)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
+	case asRefusal(err) != nil:
+		refusal := asRefusal(err)
+		p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
+		p.reject(w.(*responseWriter), refusal)
 	case errors.Is(err, errRedirect):
 		p.upstreamError(w, reasonRedirect, err, errors.New(
 			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))
@@ -156,6 +199,11 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
 			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))
 	}
+}
+
+func asRefusal(err error) *querylimit.Refusal {
+	refusal, _ := errors.AsType[*querylimit.Refusal](err)
+	return refusal
 }
 
 func (p *Proxy) upstreamError(w http.ResponseWriter, reason string, cause, told error) {

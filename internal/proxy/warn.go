@@ -15,19 +15,44 @@ import (
 // notices, and reports whether it could. It streams: the answer is neither held
 // in memory nor decoded.
 func injectWarnings(res *http.Response, warnings []string) bool {
-	encoding := res.Header.Get("Content-Encoding")
-	if res.StatusCode/100 != 2 || encoding != "" && encoding != "identity" ||
-		!strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+	if res.StatusCode/100 != 2 || !isPlain(res) || !isJSON(res) {
 		return false
 	}
+	items := warningItems(warnings)
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	res.Body = &warningReader{src: res.Body, items: func() []byte { return items }}
+	return true
+}
+
+func isPlain(res *http.Response) bool {
+	encoding := res.Header.Get("Content-Encoding")
+	return encoding == "" || encoding == "identity"
+}
+
+func isJSON(res *http.Response) bool {
+	return strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")
+}
+
+// warningItems writes warnings as JSON strings with commas between them.
+func warningItems(warnings []string) []byte {
 	list, err := json.Marshal(warnings)
 	if err != nil { // Strings always marshal.
 		panic(err)
 	}
-	res.Header.Del("Content-Length")
-	res.ContentLength = -1
-	res.Body = &warningReader{src: res.Body, items: list[1 : len(list)-1]}
-	return true
+	return list[1 : len(list)-1]
+}
+
+// truncateWithWarning bounds an envelope, and adds the warning if that leaves
+// something out.
+func truncateWithWarning(body io.ReadCloser, limit int64, warning string, exceeded func()) io.ReadCloser {
+	t := newTruncator(body, limit, exceeded)
+	return &warningReader{src: t, items: func() []byte {
+		if !t.truncated {
+			return nil
+		}
+		return warningItems([]string{warning})
+	}}
 }
 
 // warningReader reads a JSON object and adds items to its top-level array
@@ -35,7 +60,7 @@ func injectWarnings(res *http.Response, warnings []string) bool {
 // and nesting, byte by byte, and passes anything that is no object on as it is.
 type warningReader struct {
 	src   io.ReadCloser
-	items []byte // JSON strings with commas between them
+	items func() []byte // JSON strings with commas between them, as known at the end of data
 
 	in   [16 << 10]byte
 	out  bytes.Buffer
@@ -83,8 +108,9 @@ func (w *warningReader) copy(chunk []byte) {
 		}
 		w.out.WriteByte(c)
 		if c == '[' && !w.inString && w.depth == 2 && !w.done && string(w.key) == warningsKey {
-			w.out.Write(w.items)
-			w.done, w.needComma = true, true
+			items := w.items()
+			w.out.Write(items)
+			w.done, w.needComma = true, len(items) > 0
 		}
 	}
 }
@@ -140,11 +166,15 @@ func (w *warningReader) structureByte(c byte) {
 }
 
 func (w *warningReader) addArray() {
+	w.done = true
+	items := w.items()
+	if len(items) == 0 {
+		return
+	}
 	if w.members {
 		w.out.WriteByte(',')
 	}
 	w.out.WriteString(`"` + warningsKey + `":[`)
-	w.out.Write(w.items)
+	w.out.Write(items)
 	w.out.WriteByte(']')
-	w.done = true
 }

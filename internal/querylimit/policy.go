@@ -113,6 +113,8 @@ type Options struct {
 	MetadataRange MetadataRange
 	// Results bounds the parameter limit of endpoints that have one.
 	Results Results
+	// Responses bounds the bytes of answers.
+	Responses Responses
 	// RequestBytesMax is the longest query string plus body in bytes, 1 to
 	// MaxRequestBytes.
 	RequestBytesMax int
@@ -145,6 +147,7 @@ func DefaultOptions() Options {
 		MinStep:         DurationBound{ModeOff, time.Second},
 		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
 		Results:         defaultResults,
+		Responses:       defaultResponses,
 		RequestBytesMax: 1 << 20,
 		ParametersMax:   1000,
 	}
@@ -179,6 +182,9 @@ func New(opts Options) (*Policy, error) {
 		return nil, err
 	}
 	if err := opts.Results.Validate(); err != nil {
+		return nil, err
+	}
+	if err := opts.Responses.Validate(); err != nil {
 		return nil, err
 	}
 	if n := opts.RequestBytesMax; n < 1 || n > MaxRequestBytes {

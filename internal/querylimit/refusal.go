@@ -32,6 +32,7 @@ const (
 	LimitOldest         = "oldest"
 	LimitMetadataRange  = "metadata_range"
 	LimitResults        = "results"
+	LimitResponseBytes  = "response_bytes"
 )
 
 // Limits returns the name of every limit, in the order of the documentation.
@@ -39,7 +40,7 @@ func Limits() []string {
 	return []string{
 		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
-		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults,
+		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}
 }

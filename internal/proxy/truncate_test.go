@@ -1,0 +1,238 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+func truncated(body string, limit int64, wrap func(io.Reader) io.Reader) (string, int, error) {
+	exceeded := 0
+	r := truncateWithWarning(io.NopCloser(wrap(strings.NewReader(body))), limit, "cut", func() { exceeded++ })
+	got, err := io.ReadAll(r)
+	return string(got), exceeded, err
+}
+
+func whole(r io.Reader) io.Reader { return r }
+
+// matrix has n series, the second of native histograms, and a warning behind.
+func matrix(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`{"metric":{"a":"]},{%d"},"values":[[1,"1"],[2,"2"]]}`, i)
+		if i == 1 {
+			entries[i] = `{"metric":{},"histograms":[[1,{"count":"5","sum":"5","buckets":[[0,"0.5","1","1"]]}]]}`
+		}
+	}
+	return `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Join(entries, ",") + `]},"warnings":["of the server"],"infos":["x"]}`
+}
+
+type envelopeOf[T any] struct {
+	Status          string
+	Data            T
+	Warnings, Infos []string
+}
+
+type result struct {
+	ResultType string
+	Result     []json.RawMessage
+}
+
+func TestLongListIsTruncatedToWholeEntriesAtAnyLimit(t *testing.T) {
+	body := matrix(50)
+	var all envelopeOf[result]
+	require.NoError(t, json.Unmarshal([]byte(body), &all))
+	last := -1
+	for limit := 400; limit < 2*len(body); limit += 7 {
+		got, exceeded, err := truncated(body, int64(limit), whole)
+		require.NoError(t, err)
+		var some envelopeOf[result]
+		require.NoError(t, json.Unmarshal([]byte(got), &some), got)
+		n := len(some.Data.Result)
+		require.Equal(t, all.Data.Result[:n], append([]json.RawMessage{}, some.Data.Result...), "whole entries, in order")
+		require.GreaterOrEqual(t, n, last, "a larger limit never sends less")
+		last = n
+		require.Equal(t, "matrix", some.Data.ResultType)
+		require.Equal(t, []string{"x"}, some.Infos)
+		if n == 50 {
+			require.Equal(t, body, got)
+			require.Zero(t, exceeded)
+			continue
+		}
+		require.Equal(t, []string{"cut", "of the server"}, some.Warnings)
+		require.Equal(t, 1, exceeded)
+	}
+	require.Equal(t, 50, last)
+}
+
+func TestTruncationFollowsTheShapeOfTheAnswer(t *testing.T) {
+	long := strings.Repeat("a", 300)
+	for name, tc := range map[string]struct{ body, want string }{
+		"short list":        {`{"status":"success","data":["a","b"]}`, `{"status":"success","data":["a","b"]}`},
+		"spaces":            {"{ \"status\" : \"success\" ,\n\"data\" : [ \"a\" , \"b\" ] }\n", ""},
+		"empty list":        {`{"data":[]}`, `{"data":[]}`},
+		"long values":       {`{"data":["a","` + long + `","b"]}`, `{"data":["a"],"warnings":["cut"]}`},
+		"first is too long": {`{"data":["` + long + `","b"],"infos":["i"]}`, `{"data":[],"infos":["i"],"warnings":["cut"]}`},
+		"nested":            {`{"data":[["a",["b"]],{"data":["c"]},"` + long + `"]}`, `{"data":[["a",["b"]],{"data":["c"]}],"warnings":["cut"]}`},
+		"scalar":            {`{"data":{"resultType":"scalar","result":[1,"2"]}}`, `{"data":{"resultType":"scalar","result":[1,"2"]}}`},
+		"string":            {`{"data":{"resultType":"string","result":[1,"` + long + `"]}}`, `{"data":{"resultType":"string","result":[1,"` + long + `"]}}`},
+		"a map":             {`{"data":{"a":["` + long + `"]}}`, `{"data":{"a":["` + long + `"]}}`},
+		"groups":            {`{"data":{"groups":["` + long + `"]}}`, `{"data":{"groups":["` + long + `"]}}`},
+		"no object":         {`["` + long + `"]`, `["` + long + `"]`},
+		"other data":        {`{"x":{"data":["` + long + `"]}}`, `{"x":{"data":["` + long + `"]}}`},
+		"escapes":           {`{"da\u0074a":["a"],"data":["\"],","\\"]}`, `{"da\u0074a":["a"],"data":["\"],","\\"]}`},
+	} {
+		for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader} {
+			got, _, err := truncated(tc.body, 400, wrap)
+			require.NoError(t, err, name)
+			if tc.want == "" {
+				require.JSONEq(t, tc.body, got, name)
+				continue
+			}
+			require.Equal(t, tc.want, got, "%s, %s", name, how)
+		}
+	}
+}
+
+func TestWhatCannotBeTruncatedIsBrokenOff(t *testing.T) {
+	huge := strings.Repeat("a", 40_000)
+	for _, body := range []string{`{"data":{"a":["` + huge + `"]}}`, `{"data":{"result":[1,"` + huge + `"]}}`, `{"data":[],"warnings":["` + huge + `"]}`, huge} {
+		_, exceeded, err := truncated(body, 1000, whole)
+		require.ErrorIs(t, err, errTooLarge)
+		require.Equal(t, 1, exceeded)
+	}
+}
+
+// endlessList is an answer whose list does not end.
+type endlessList struct {
+	head  string
+	reads int
+}
+
+func (e *endlessList) Read(p []byte) (int, error) {
+	e.reads++
+	if e.head != "" {
+		n := copy(p, e.head)
+		e.head = e.head[n:]
+		return n, nil
+	}
+	for i := range p {
+		p[i] = `"a",`[i%4]
+	}
+	return len(p) / 4 * 4, nil
+}
+
+func TestListThatDoesNotEndIsEnded(t *testing.T) {
+	src := &endlessList{head: `{"status":"success","data":[`}
+	got, err := io.ReadAll(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}))
+	require.NoError(t, err)
+	var e envelopeOf[[]string]
+	require.NoError(t, json.Unmarshal(got, &e))
+	require.Equal(t, []string{"cut"}, e.Warnings)
+	require.Greater(t, len(e.Data), 10_000)
+	require.LessOrEqual(t, len(got), 100_000)
+	require.Less(t, src.reads, 200)
+}
+
+func FuzzTruncate(f *testing.F) {
+	for _, seed := range []string{matrix(5), `{"data":["a","b"]}`, `{"data":{"result":[1,"2"]}}`, `{"data":{"result":[{}, {}]}}`, `[1]`, `{"data":[[[]],{}]} `, `{"data":{"data":[1]}}`} {
+		f.Add(seed, int64(60))
+	}
+	f.Fuzz(func(t *testing.T, body string, limit int64) {
+		if limit < 2 || limit > 1<<30 {
+			return
+		}
+		got, exceeded, err := truncated(body, limit, whole)
+		bytewise, _, err2 := truncated(body, limit, iotest.OneByteReader)
+		if json.Valid([]byte(body)) && !strings.Contains(body, "warnings") { // Where those belong, only the end tells.
+			require.Equal(t, got, bytewise)
+			require.Equal(t, err, err2)
+		}
+		if exceeded == 0 {
+			require.NoError(t, err)
+			if json.Valid([]byte(body)) {
+				require.JSONEq(t, body, got)
+			}
+			return
+		}
+		require.LessOrEqual(t, int64(len(got)), limit+2*tailBytes+100)
+		if json.Valid([]byte(body)) && err == nil {
+			require.True(t, json.Valid([]byte(got)), got)
+		}
+	})
+}
+
+func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
+	var encodings []string
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		encodings = append(encodings, r.Header.Get("Accept-Encoding"))
+		w.Header().Set("Content-Type", "application/json")
+		body := matrix(2000)
+		if r.FormValue("time") == "1" {
+			io.WriteString(w, `{"status":"success","data":[]}`)
+			return
+		}
+		if r.FormValue("time") == "" {
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		}
+		if r.FormValue("time") == "3" {
+			w.Header().Set("Content-Encoding", "gzip") // Or so it says.
+		}
+		io.WriteString(w, body)
+	})
+	limits := func(mode querylimit.Mode) func(*querylimit.Options) {
+		return func(o *querylimit.Options) {
+			o.Responses.Mode = mode
+			o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 50_000}
+			o.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{Max: 50_000, Truncate: true}
+			o.Responses.Classes[querylimit.ClassStatus] = querylimit.ResponseLimit{WireMax: 50_000}
+		}
+	}
+	g := newGuard(t, upstream.URL, limits(querylimit.ModeEnforce))
+	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up&time=1").code)
+	a := g.get(t, "/api/v1/query?query=up")
+	require.Equal(t, 422, a.code, "its length is known")
+	requireEnvelope(t, a, typeExecution, "limit response_bytes", "50000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
+	for _, target := range []string{"/api/v1/query?query=up&time=2", "/api/v1/query?query=up&time=3", "/api/v1/rules"} {
+		if target == "/api/v1/rules" {
+			require.Equal(t, 422, g.get(t, target).code)
+			continue
+		}
+		res, err := g.Client().Get(g.URL + target)
+		require.NoError(t, err)
+		_, err = io.ReadAll(res.Body)
+		res.Body.Close()
+		require.Error(t, err, "a part must not look like the whole")
+	}
+	a = g.get(t, "/api/v1/labels")
+	require.Equal(t, 200, a.code)
+	require.LessOrEqual(t, len(a.body), 50_000)
+	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 50000 bytes allowed and was truncated.`)
+	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
+	require.Equal(t, []string{"identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
+
+	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
+	require.Equal(t, matrix(2000), g.get(t, "/api/v1/labels").body)
+	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
+}
+
+func BenchmarkTruncator(b *testing.B) {
+	body := matrix(20_000)
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := io.Copy(io.Discard, truncateWithWarning(io.NopCloser(strings.NewReader(body)), 1<<40, "cut", func() {})); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
