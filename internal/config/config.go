@@ -21,6 +21,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -32,6 +33,10 @@ type Config struct {
 	Rules *querylimit.Ruleset
 	// Identity says whose headers are believed.
 	Identity *identity.Source
+	// Admission says how many requests go to the server at a time, and Collapse
+	// whether identical ones are sent once.
+	Admission admission.Options
+	Collapse  bool
 	// Hash is the SHA-256 of the bytes of the file; of nothing without a file.
 	Hash [sha256.Size]byte
 }
@@ -96,7 +101,11 @@ func parse(text []byte) (*Config, Errors) {
 	if err != nil {
 		return nil, Errors{err}
 	}
-	f := file{global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{}}
+	f := file{
+		global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{},
+		admission: admission.DefaultOptions(), collapse: true,
+	}
+	f.admission.Tenants = map[string]int{}
 	var d decoder
 	if root != nil {
 		f.decode(&d, root)
@@ -108,7 +117,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err != nil {
 		return nil, Errors{err}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -138,6 +147,8 @@ type file struct {
 	rules        []querylimit.Rule
 	peers        []netip.Prefix
 	tenantHeader string
+	admission    admission.Options
+	collapse     bool
 }
 
 func (f *file) decode(d *decoder, root *yaml.Node) {
@@ -153,12 +164,18 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 				if key.Value == "" {
 					d.errorf(key, "a tenant needs a name")
 				}
-				d.keys(value, keys{"limits": func(n *yaml.Node) {
-					f.tenants[key.Value] = decodeLimits(d, n, levelTenant)
-				}})
+				d.keys(value, keys{
+					"limits": func(n *yaml.Node) { f.tenants[key.Value] = decodeLimits(d, n, levelTenant) },
+					"permits": func(n *yaml.Node) {
+						if permits, ok := d.atLeast(n, 1); ok {
+							f.admission.Tenants[key.Value] = permits
+						}
+					},
+				})
 			})
 		},
-		"rules": func(n *yaml.Node) { f.rules = decodeRules(d, n) },
+		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
+		"rules":     func(n *yaml.Node) { f.rules = decodeRules(d, n) },
 	})
 }
 
@@ -175,5 +192,30 @@ func (f *file) decodeIdentity(d *decoder, n *yaml.Node) {
 			f.tenantHeader = d.text(n)
 			d.check(n, identity.ValidateHeader(f.tenantHeader))
 		},
+	})
+}
+
+func (f *file) decodeAdmission(d *decoder, n *yaml.Node) {
+	number := func(into *int, least int) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			if value, ok := d.atLeast(n, least); ok {
+				*into = value
+			}
+		}
+	}
+	classes := keys{}
+	for _, c := range admission.Classes() {
+		classes[c.String()] = func(n *yaml.Node) {
+			d.keys(n, keys{"weight": number(&f.admission.Classes[c].Weight, 1), "max": number(&f.admission.Classes[c].Max, 0)})
+		}
+	}
+	d.keys(n, keys{
+		"max":          number(&f.admission.Max, 0),
+		"tenant_max":   number(&f.admission.TenantMax, 0),
+		"queue":        number(&f.admission.Queue, 0),
+		"tenant_queue": number(&f.admission.TenantQueue, 0),
+		"wait":         func(n *yaml.Node) { f.admission.Wait = d.duration(n, "not at all") },
+		"classes":      func(n *yaml.Node) { d.keys(n, classes) },
+		"collapse":     func(n *yaml.Node) { f.collapse = d.boolean(n) },
 	})
 }

@@ -59,6 +59,8 @@ func TestFullFileSaysWhatTheDefaultsAre(t *testing.T) {
 	none, err := Load("")
 	require.NoError(t, err)
 	require.Equal(t, none.Rules.Tenant(""), full.Rules.Tenant(""))
+	require.Equal(t, none.Admission, full.Admission)
+	require.Equal(t, none.Collapse, full.Collapse)
 	require.NotEqual(t, none.Hash, full.Hash)
 }
 

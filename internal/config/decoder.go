@@ -146,6 +146,16 @@ func (d *decoder) number(n *yaml.Node) (value int, ok bool) {
 	return 0, false
 }
 
+// atLeast reads an integer that is not smaller than least.
+func (d *decoder) atLeast(n *yaml.Node, least int) (value int, ok bool) {
+	value, ok = d.number(n)
+	if ok && value < least {
+		d.errorf(n, "value %d is too small: use at least %d", value, least)
+		return 0, false
+	}
+	return value, ok
+}
+
 func (d *decoder) boolean(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
 		return n.Value[0] == 't' || n.Value[0] == 'T'

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -38,12 +39,29 @@ func NewTransport() *http.Transport {
 func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      p.transport,
+		Transport:      roundTripper(p.roundTrip),
 		ModifyResponse: p.modifyResponse,
 		ErrorHandler:   p.handleError,
 		BufferPool:     &bufferPool{},
 		ErrorLog:       slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug),
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// roundTrip sends a request that is written anew: after identical ones, and with
+// a permit.
+func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
+	x := exchangeOf(req.Context())
+	if x.collapse {
+		if key := collapseKey(req, x); key != "" {
+			return p.collapser.roundTrip(req, key)
+		}
+	}
+	return p.admitted(req)
 }
 
 // forward sends the request upstream within its deadline and streams the answer
@@ -84,6 +102,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Header.Del(name)
 	}
 	params := q.encode()
+	x.params = params
 	if q.method == http.MethodPost {
 		out.Header.Set("Content-Type", formType)
 		out.ContentLength = int64(len(params))
@@ -188,6 +207,8 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
 		refusal := x.policy.RefuseDeadline(e.class, e.path, x.deadline)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
+	case asAdmission(err) != nil:
+		p.refuseAdmission(w.(*responseWriter), r.UserAgent(), asAdmission(err))
 	case asRefusal(err) != nil:
 		refusal := asRefusal(err)
 		p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
@@ -199,6 +220,11 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
 			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))
 	}
+}
+
+func asAdmission(err error) *admission.Refusal {
+	refusal, _ := errors.AsType[*admission.Refusal](err)
+	return refusal
 }
 
 func asRefusal(err error) *querylimit.Refusal {

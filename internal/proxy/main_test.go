@@ -42,7 +42,7 @@ func newPolicy(t testing.TB, change func(*querylimit.Options), rules ...querylim
 	}
 	set, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts, Rules: rules})
 	require.NoError(t, err)
-	return Policy{set, identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "")}
+	return Policy{Rules: set, Identity: identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "")}
 }
 
 func newGuard(t testing.TB, upstream string, change func(*querylimit.Options), with ...func(*Options)) *guard {

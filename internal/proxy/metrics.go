@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -27,6 +28,12 @@ const (
 	reasonTruncated   = "truncated"   // the connection broke inside the body
 )
 
+// Reasons of promguard_rejected_total besides limits and malformed requests.
+const (
+	reasonSaturated       = "saturated"        // no permit in time
+	reasonTenantSaturated = "tenant_saturated" // the tenant has all permits it may have
+)
+
 type metrics struct {
 	requests      *prometheus.CounterVec
 	duration      *prometheus.HistogramVec
@@ -37,6 +44,8 @@ type metrics struct {
 	upstream      *prometheus.CounterVec
 	clientGone    *prometheus.CounterVec
 	lostWarnings  prometheus.Counter
+	collapsed     prometheus.Counter
+	waited        [admission.NumClasses]prometheus.Observer
 	upstreamUp    prometheus.Gauge
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
 }
@@ -67,13 +76,42 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_warnings_lost_total", Help: "Answers that a limit in mode warn could not add its warning to, because they were not plain JSON.",
 		}),
+		collapsed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "promguard_collapsed_total", Help: "Requests that waited for the answer to an identical one instead of being sent.",
+		}),
 		upstreamUp: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "promguard_upstream_up", Help: "1 if the last probe of the upstream server got an answer over HTTP, else 0.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.upstreamUp)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.upstreamUp)
 	m.precreate()
 	return m
+}
+
+// registerAdmission makes what c holds visible.
+func (m *metrics) registerAdmission(reg prometheus.Registerer, c *admission.Controller) {
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "promguard_admission_wait_seconds",
+		Help:    "How long requests waited for a permit, by class.",
+		Buckets: []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"class"})
+	reg.MustRegister(wait)
+	for _, class := range admission.Classes() {
+		m.waited[class] = wait.WithLabelValues(class.String())
+		gauge := func(name, help string, value func() float64) prometheus.Collector {
+			return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"class": class.String()}}, value)
+		}
+		reg.MustRegister(
+			gauge("promguard_admission_permits", "Permits that are held, by class.", func() float64 {
+				held, _ := c.InFlight(class)
+				return float64(held)
+			}),
+			gauge("promguard_admission_queued", "Requests that wait for a permit, by class.", func() float64 {
+				_, queued := c.InFlight(class)
+				return float64(queued)
+			}),
+		)
+	}
 }
 
 // precreate makes every label value visible as zero: a rate over a counter that
@@ -86,7 +124,7 @@ func (m *metrics) precreate() {
 	}
 	for _, class := range classes {
 		m.requestsReady[class] = map[int]prometheus.Counter{}
-		for _, code := range []int{200, 400, 404, 405, 415, 422, statusClientGone, 500, 503} {
+		for _, code := range []int{200, 400, 404, 405, 415, 422, 429, statusClientGone, 500, 503} {
 			m.requestsReady[class][code] = m.requests.WithLabelValues(class, strconv.Itoa(code))
 		}
 		m.duration.WithLabelValues(class)
@@ -104,7 +142,7 @@ func (m *metrics) precreate() {
 	for _, limit := range []string{querylimit.LimitMetadataRange, querylimit.LimitResults} {
 		m.adjusted.WithLabelValues(limit)
 	}
-	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type"} {
+	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonSaturated, reasonTenantSaturated} {
 		m.rejected.WithLabelValues(reason)
 	}
 	for _, reason := range []string{reasonUnreachable, reasonDeadline, reasonRedirect, reasonTruncated} {

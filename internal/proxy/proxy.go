@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -47,6 +48,11 @@ type Policy struct {
 	Rules *querylimit.Ruleset
 	// Identity says whose headers are believed. Required.
 	Identity *identity.Source
+	// Admission says how many requests go to the server at a time. The zero
+	// value admits all.
+	Admission admission.Options
+	// Collapse sends identical requests that are in flight together only once.
+	Collapse bool
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -61,6 +67,8 @@ type Proxy struct {
 	analyzer  *querylimit.Analyzer
 	transport http.RoundTripper
 	reverse   *httputil.ReverseProxy
+	admission *admission.Controller
+	collapser *collapser
 	metrics   *metrics
 	logger    *slog.Logger
 	health    health
@@ -90,6 +98,9 @@ func New(o Options) *Proxy {
 	if p.stallTimeout == 0 {
 		p.stallTimeout = 30 * time.Second
 	}
+	p.admission = admission.New(o.Policy.Admission)
+	p.metrics.registerAdmission(o.Registerer, p.admission)
+	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
 	p.reverse = p.newReverseProxy()
 	return p
@@ -117,7 +128,10 @@ func ParseUpstream(s string) (*url.URL, error) {
 }
 
 // SetPolicy replaces the policy for requests that come from now on.
-func (p *Proxy) SetPolicy(policy Policy) { p.policy.Store(&policy) }
+func (p *Proxy) SetPolicy(policy Policy) {
+	p.policy.Store(&policy)
+	p.admission.SetOptions(policy.Admission)
+}
 
 // exchange is one request on its way. It is the context of the forwarded
 // request, so that every callback of the reverse proxy can find it.
@@ -131,6 +145,8 @@ type exchange struct {
 	policy   *querylimit.Policy
 	deadline time.Duration
 	warnings []string
+	collapse bool
+	params   string // as they go upstream
 }
 
 type exchangeKey struct{}
@@ -217,6 +233,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		policy:   v.policy,
 		deadline: deadline,
 		warnings: v.refusals.Warnings(),
+		collapse: set.Collapse,
 	}, nil
 }
 

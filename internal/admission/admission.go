@@ -1,0 +1,408 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission decides when a request may go to the server: at once, later
+// or not at all. A request needs one permit, which counts for its tenant, its
+// class and the whole; it takes all three in one step, so that none is held while
+// it waits for another. Who has to wait does so in a bounded queue, from which
+// classes are served by weight, tenants in turn, and requests of a tenant in the
+// order in which they came.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Class orders requests by who waits for them.
+type Class uint8
+
+const (
+	// Alerts are queries of alert rules, which nobody may miss.
+	Alerts Class = iota
+	// Panels are queries that people look at.
+	Panels
+	// Metadata is what autocompletion and variables read.
+	Metadata
+	// Rest is everything else.
+	Rest
+
+	NumClasses
+)
+
+var classNames = [NumClasses]string{"alerts", "panels", "metadata", "rest"}
+
+// Classes returns every class.
+func Classes() []Class { return []Class{Alerts, Panels, Metadata, Rest} }
+
+// String returns the name used in metrics and in the configuration.
+func (c Class) String() string { return classNames[c] }
+
+// ClassOptions are the options of a class.
+type ClassOptions struct {
+	// Weight is the share of permits that the class gets while others wait, too;
+	// at least 1.
+	Weight int
+	// Max bounds the permits of the class; 0 means no bound.
+	Max int
+}
+
+// Options is what a Controller works by. A bound of 0 means none.
+type Options struct {
+	// Max is the number of permits. 0 admits everything at once.
+	Max int
+	// TenantMax bounds the permits of a tenant; Tenants has those that differ.
+	TenantMax int
+	Tenants   map[string]int
+	// Queue bounds how many requests wait, TenantQueue how many of a tenant; 0
+	// means that none waits.
+	Queue, TenantQueue int
+	// Wait is how long a request waits at most.
+	Wait    time.Duration
+	Classes [NumClasses]ClassOptions
+}
+
+// DefaultOptions returns options that admit everything, with the weights of
+// classes and the queue that apply once Max is set.
+func DefaultOptions() Options {
+	return Options{
+		Queue: 200, TenantQueue: 100, Wait: 10 * time.Second,
+		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Panels: {Weight: 4}, Metadata: {Weight: 2}, Rest: {Weight: 1}},
+	}
+}
+
+// Validate returns an error that says what is wrong with o.
+func (o *Options) Validate() error {
+	if o.Max < 0 || o.TenantMax < 0 || o.Queue < 0 || o.TenantQueue < 0 || o.Wait < 0 {
+		return errors.New("a bound is negative: use 0 for none, or a positive number")
+	}
+	for _, c := range Classes() {
+		if o.Classes[c].Weight < 1 || o.Classes[c].Max < 0 {
+			return fmt.Errorf("class %s has weight %d and max %d: use a weight of at least 1, and a max of 0 for none", c, o.Classes[c].Weight, o.Classes[c].Max)
+		}
+	}
+	for name, n := range o.Tenants {
+		if n < 1 {
+			return fmt.Errorf("tenant %q has %d permits: use at least 1", name, n)
+		}
+	}
+	return nil
+}
+
+func (o *Options) tenantMax(name string) int {
+	if n, ok := o.Tenants[name]; ok {
+		return n
+	}
+	return o.TenantMax
+}
+
+// Refusal says why a request is not admitted.
+type Refusal struct {
+	// Tenant is set if the tenant has all that it may have, and not set if the
+	// server has.
+	Tenant bool
+	// Queued is set if the request has waited as long as it may; otherwise the
+	// queue was full.
+	Queued bool
+	// Limit is how many requests may run.
+	Limit int
+	// Waited is how long.
+	Waited time.Duration
+}
+
+func (r *Refusal) Error() string {
+	who := "the server"
+	if r.Tenant {
+		who = "the tenant"
+	}
+	text := fmt.Sprintf("%s has %d requests in flight, which is all that may be", who, r.Limit)
+	if r.Queued {
+		return text + fmt.Sprintf(", and none ended within %s", r.Waited)
+	}
+	return text + ", and the queue is full"
+}
+
+// Controller hands out permits. Safe for concurrent use. It starts no goroutines.
+type Controller struct {
+	mu      sync.Mutex
+	opts    Options
+	held    int
+	queued  int
+	classes [NumClasses]classState
+	tenants map[string]*tenantState // those that hold or wait for permits
+}
+
+type classState struct {
+	held, queued int
+	// passed grows with every permit by 1/weight; the class with the least is
+	// next. It catches up when the class was idle.
+	passed float64
+	// turns are the tenants that wait, the next one first.
+	turns []*tenantQueue
+}
+
+type tenantState struct {
+	held, queued int
+	queues       [NumClasses]*tenantQueue
+}
+
+// tenantQueue holds the requests of a tenant in a class.
+type tenantQueue struct {
+	name    string
+	waiters []*waiter
+}
+
+type waiter struct {
+	granted chan struct{}
+}
+
+// New returns a Controller with these options, which must be valid.
+func New(opts Options) *Controller {
+	return &Controller{opts: opts, tenants: map[string]*tenantState{}}
+}
+
+// SetOptions replaces the options, which must be valid. Permits that are held
+// stay held.
+func (c *Controller) SetOptions(opts Options) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opts = opts
+	c.grant()
+}
+
+// InFlight returns how many permits of a class are held, and how many requests
+// wait for one.
+func (c *Controller) InFlight(class Class) (held, queued int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.classes[class].held, c.classes[class].queued
+}
+
+// Acquire waits for a permit. The caller calls release once when the request is
+// over. The error is a *Refusal, or that of ctx.
+func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
+	c.mu.Lock()
+	t := c.tenant(tenant)
+	// Those who wait come first, unless they wait for what this one needs not.
+	if c.fits(t, tenant, class) && c.noneBefore(class) {
+		c.take(t, class)
+		c.mu.Unlock()
+		return c.releaseOnce(tenant, class), nil
+	}
+	if c.queued >= c.opts.Queue || t.queued >= c.opts.TenantQueue {
+		refusal := c.refusal(t, tenant)
+		c.forget(tenant, t)
+		c.mu.Unlock()
+		return nil, refusal
+	}
+	w := c.enqueue(t, tenant, class)
+	wait := c.opts.Wait
+	c.mu.Unlock()
+	if err := c.wait(ctx, w, wait, tenant, class); err != nil {
+		return nil, err
+	}
+	return c.releaseOnce(tenant, class), nil
+}
+
+func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, tenant string, class Class) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tenant(tenant)
+	select {
+	case <-w.granted: // Just now.
+		if err != nil {
+			c.put(tenant, class)
+		}
+		return err
+	default:
+	}
+	c.dequeue(t, class, w)
+	if err == nil {
+		refusal := c.refusal(t, tenant)
+		refusal.Queued, refusal.Waited = true, wait
+		err = refusal
+	}
+	c.forget(tenant, t)
+	c.grant() // Others may have waited behind this one only.
+	return err
+}
+
+// refusal says what keeps a request out: the narrower bound, if both do.
+func (c *Controller) refusal(t *tenantState, tenant string) *Refusal {
+	if most := c.opts.tenantMax(tenant); most > 0 && t.held >= most {
+		return &Refusal{Tenant: true, Limit: most}
+	}
+	return &Refusal{Limit: c.opts.Max}
+}
+
+func (c *Controller) tenant(name string) *tenantState {
+	t, ok := c.tenants[name]
+	if !ok {
+		t = &tenantState{}
+		c.tenants[name] = t
+	}
+	return t
+}
+
+// forget drops a tenant that has nothing, so that names do not pile up.
+func (c *Controller) forget(name string, t *tenantState) {
+	if t.held == 0 && t.queued == 0 {
+		delete(c.tenants, name)
+	}
+}
+
+// fits reports whether a permit is free for this tenant and class.
+func (c *Controller) fits(t *tenantState, tenant string, class Class) bool {
+	if c.opts.Max > 0 && c.held >= c.opts.Max {
+		return false
+	}
+	if most := c.opts.Classes[class].Max; most > 0 && c.classes[class].held >= most {
+		return false
+	}
+	most := c.opts.tenantMax(tenant)
+	return most == 0 || t.held < most
+}
+
+// noneBefore reports whether nobody waits in this class or in a heavier one who
+// could have the permit.
+func (c *Controller) noneBefore(class Class) bool {
+	for _, other := range Classes() {
+		if other == class || c.opts.Classes[other].Weight >= c.opts.Classes[class].Weight {
+			if c.next(other) >= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *Controller) take(t *tenantState, class Class) {
+	c.held++
+	c.classes[class].held++
+	t.held++
+}
+
+// put gives a permit back and grants it to who is next.
+func (c *Controller) put(tenant string, class Class) {
+	t := c.tenants[tenant]
+	c.held--
+	c.classes[class].held--
+	t.held--
+	c.forget(tenant, t)
+	c.grant()
+}
+
+func (c *Controller) releaseOnce(tenant string, class Class) func() {
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.put(tenant, class)
+	})
+}
+
+func (c *Controller) enqueue(t *tenantState, tenant string, class Class) *waiter {
+	s := &c.classes[class]
+	if s.queued == 0 {
+		s.passed = max(s.passed, c.leastPassed())
+	}
+	q := t.queues[class]
+	if q == nil {
+		q = &tenantQueue{name: tenant}
+		t.queues[class] = q
+	}
+	if len(q.waiters) == 0 {
+		s.turns = append(s.turns, q)
+	}
+	w := &waiter{granted: make(chan struct{})}
+	q.waiters = append(q.waiters, w)
+	c.queued++
+	s.queued++
+	t.queued++
+	return w
+}
+
+// leastPassed is where a class that was idle begins.
+func (c *Controller) leastPassed() float64 {
+	least := -1.0
+	for i := range c.classes {
+		if s := &c.classes[i]; s.queued > 0 && (least < 0 || s.passed < least) {
+			least = s.passed
+		}
+	}
+	return max(least, 0)
+}
+
+func (c *Controller) dequeue(t *tenantState, class Class, w *waiter) {
+	s, q := &c.classes[class], t.queues[class]
+	for i, other := range q.waiters {
+		if other == w {
+			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
+			break
+		}
+	}
+	if len(q.waiters) == 0 {
+		for i, other := range s.turns {
+			if other == q {
+				s.turns = append(s.turns[:i], s.turns[i+1:]...)
+				break
+			}
+		}
+	}
+	c.queued--
+	s.queued--
+	t.queued--
+}
+
+// next returns the turn of the first tenant of a class that may have a permit,
+// or -1.
+func (c *Controller) next(class Class) int {
+	for i, q := range c.classes[class].turns {
+		if c.fits(c.tenants[q.name], q.name, class) {
+			return i
+		}
+	}
+	return -1
+}
+
+// grant hands out all permits that can be.
+func (c *Controller) grant() {
+	for {
+		best, turn := NumClasses, -1
+		for _, class := range Classes() {
+			if i := c.next(class); i >= 0 && (turn < 0 || c.classes[class].passed < c.classes[best].passed) {
+				best, turn = class, i
+			}
+		}
+		if turn < 0 {
+			return
+		}
+		s := &c.classes[best]
+		q := s.turns[turn]
+		w := q.waiters[0]
+		q.waiters = q.waiters[1:]
+		s.turns = append(s.turns[:turn], s.turns[turn+1:]...)
+		if len(q.waiters) > 0 {
+			s.turns = append(s.turns, q) // Behind the other tenants.
+		}
+		s.passed += 1 / float64(c.opts.Classes[best].Weight)
+		t := c.tenants[q.name]
+		c.queued--
+		s.queued--
+		t.queued--
+		c.take(t, best)
+		close(w.granted)
+	}
+}

@@ -1,0 +1,268 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options(change func(*Options)) Options {
+	o := DefaultOptions()
+	change(&o)
+	return o
+}
+
+func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
+	c := New(DefaultOptions())
+	for range 1000 {
+		_, err := c.Acquire(t.Context(), "a", Rest)
+		require.NoError(t, err)
+	}
+	held, queued := c.InFlight(Rest)
+	require.Equal(t, [2]int{1000, 0}, [2]int{held, queued})
+}
+
+func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.Wait = 1, 5*time.Second }))
+		release, err := c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		time.AfterFunc(3*time.Second, release)
+		start := time.Now()
+		second, err := c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(start))
+
+		start = time.Now()
+		_, err = c.Acquire(t.Context(), "b", Panels)
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
+		var refusal *Refusal
+		require.ErrorAs(t, err, &refusal)
+		require.False(t, refusal.Tenant)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Acquire(ctx, "b", Panels)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		second()
+		second() // Twice does not make two.
+		require.Empty(t, c.tenants, "names of tenants do not pile up")
+		require.Zero(t, c.held)
+	})
+}
+
+func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.TenantMax, o.Tenants = 10, 2, map[string]int{"big": 3} }))
+		for range 2 {
+			_, err := c.Acquire(t.Context(), "a", Panels)
+			require.NoError(t, err)
+		}
+		_, err := c.Acquire(t.Context(), "a", Panels)
+		var refusal *Refusal
+		require.ErrorAs(t, err, &refusal)
+		require.True(t, refusal.Tenant)
+		require.EqualError(t, err, "the tenant has 2 requests in flight, which is all that may be, and none ended within 10s")
+
+		go func() { _, _ = c.Acquire(context.WithoutCancel(t.Context()), "a", Alerts) }()
+		synctest.Wait()
+		start := time.Now()
+		for range 3 {
+			_, err := c.Acquire(t.Context(), "big", Panels)
+			require.NoError(t, err, "though one of a heavier class waits for its tenant")
+		}
+		require.Zero(t, time.Since(start))
+		time.Sleep(time.Minute) // Until nobody waits.
+	})
+}
+
+func TestFullQueueRefusesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue = 1, 3, 2 }))
+		release, err := c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		for _, tenant := range []string{"a", "a", "b"} {
+			go func() {
+				if release, err := c.Acquire(t.Context(), tenant, Panels); err == nil {
+					release()
+				}
+			}()
+			synctest.Wait()
+		}
+		start := time.Now()
+		for _, tenant := range []string{"a", "c"} {
+			_, err = c.Acquire(t.Context(), tenant, Panels)
+			require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and the queue is full")
+		}
+		require.Zero(t, time.Since(start))
+		release()
+	})
+}
+
+// served queues n requests of each class and tenant, and returns the order in
+// which they get the one permit.
+func served(t *testing.T, c *Controller, tenants []string, n int) []string {
+	t.Helper()
+	release, err := c.Acquire(t.Context(), "first", Panels)
+	require.NoError(t, err)
+	var (
+		mu    sync.Mutex
+		order []string
+	)
+	for _, class := range []Class{Rest, Metadata, Panels, Alerts} {
+		for range n {
+			for _, tenant := range tenants {
+				go func() {
+					release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class)
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					order = append(order, class.String()+" "+tenant)
+					mu.Unlock()
+					release()
+				}()
+				synctest.Wait()
+			}
+		}
+	}
+	release()
+	synctest.Wait()
+	return order
+}
+
+func TestClassesAreServedByWeightAndNoneStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max = 1 }))
+		order := served(t, c, []string{"a"}, 15)
+		require.Len(t, order, 60)
+		counts := map[string]int{}
+		for _, who := range order[:30] {
+			counts[who]++
+		}
+		// 8 : 4 : 2 : 1, until the alerts are through.
+		require.Equal(t, map[string]int{"alerts a": 15, "panels a": 9, "metadata a": 4, "rest a": 2}, counts)
+	})
+}
+
+func TestTenantsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max = 1 }))
+		var panels []string
+		for _, who := range served(t, c, []string{"a", "a", "a", "b"}, 3) {
+			if who == "panels a" || who == "panels b" {
+				panels = append(panels, who[len(who)-1:])
+			}
+		}
+		require.Equal(t, []string{"a", "b", "a", "b", "a", "b", "a", "a", "a", "a", "a", "a"}, panels)
+	})
+}
+
+func TestClassMayHoldNoMoreThanItsMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.Classes[Metadata].Max, o.Wait = 3, 1, time.Second }))
+		_, err := c.Acquire(t.Context(), "a", Metadata)
+		require.NoError(t, err)
+		_, err = c.Acquire(t.Context(), "b", Metadata)
+		require.Error(t, err)
+		_, err = c.Acquire(t.Context(), "a", Alerts)
+		require.NoError(t, err)
+	})
+}
+
+func TestNewOptionsAdmitThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max = 1 }))
+		_, err := c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, func() { c.SetOptions(options(func(o *Options) { o.Max = 2 })) })
+		start := time.Now()
+		_, err = c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
+	opts := options(func(o *Options) {
+		o.Max, o.TenantMax, o.Classes[Metadata].Max, o.Wait = 8, 3, 4, 20*time.Millisecond
+	})
+	c := New(opts)
+	var (
+		wg            sync.WaitGroup
+		all, metadata atomic.Int32
+		tenants       [4]atomic.Int32
+	)
+	for range 32 {
+		wg.Go(func() {
+			for range 200 {
+				tenant, class := rand.IntN(4), Class(rand.IntN(int(NumClasses)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(30))*time.Millisecond)
+				release, err := c.Acquire(ctx, strconv.Itoa(tenant), class)
+				cancel()
+				if err != nil {
+					continue
+				}
+				over := all.Add(1) > 8 || tenants[tenant].Add(1) > 3 || class == Metadata && metadata.Add(1) > 4
+				if over {
+					t.Error("more permits than allowed")
+				}
+				time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+				all.Add(-1)
+				tenants[tenant].Add(-1)
+				if class == Metadata {
+					metadata.Add(-1)
+				}
+				release()
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, c.held)
+	require.Zero(t, c.queued)
+	require.Empty(t, c.tenants)
+	for _, class := range Classes() {
+		held, queued := c.InFlight(class)
+		require.Equal(t, [2]int{}, [2]int{held, queued})
+		require.Empty(t, c.classes[class].turns)
+	}
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"a bound is negative": func(o *Options) { o.Queue = -1 },
+		"class panels has weight 0 and max 0: use a weight of at least 1": func(o *Options) { o.Classes[Panels].Weight = 0 },
+		`tenant "a" has 0 permits: use at least 1`:                        func(o *Options) { o.Tenants = map[string]int{"a": 0} },
+	} {
+		o := options(change)
+		require.ErrorContains(t, o.Validate(), want)
+	}
+	o := DefaultOptions()
+	require.NoError(t, o.Validate())
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	c := New(options(func(o *Options) { o.Max, o.TenantMax = 100, 50 }))
+	b.ReportAllocs()
+	for b.Loop() {
+		release, err := c.Acquire(b.Context(), "a", Panels)
+		if err != nil {
+			b.Fatal(err)
+		}
+		release()
+	}
+}
