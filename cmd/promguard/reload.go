@@ -15,6 +15,7 @@ import (
 
 	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/proxy"
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 // reloader loads the policy file and hands the policy on. A file that is refused
@@ -24,7 +25,10 @@ type reloader struct {
 	apply  func(proxy.Policy)
 	logger *slog.Logger
 
-	mu sync.Mutex // one load at a time
+	mu  sync.Mutex // one load at a time
+	log *querylog.Log
+
+	logLost func()
 
 	success, successTime, hash prometheus.Gauge
 }
@@ -51,11 +55,16 @@ func (r *reloader) load() (proxy.Policy, error) {
 		r.success.Set(0)
 		return proxy.Policy{}, fmt.Errorf("--config.file: %w", err)
 	}
+	log, err := querylog.Open(c.QueryLog, func() { r.logLost() })
+	if err != nil {
+		r.success.Set(0)
+		return proxy.Policy{}, fmt.Errorf("--config.file: query_log: %w", err)
+	}
 	r.success.Set(1)
 	r.successTime.SetToCurrentTime()
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
-	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse}, nil
+	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Log: log}, nil
 }
 
 func (r *reloader) reload() error {
@@ -66,9 +75,28 @@ func (r *reloader) reload() error {
 		r.logger.Error("Policy not reloaded; the one before stays in force", "err", err)
 		return err
 	}
-	r.apply(policy)
+	r.use(policy)
 	r.logger.Info("Policy reloaded", "file", r.path)
 	return nil
+}
+
+// use hands a policy on, and then closes the query log of the one before. It is
+// opened anew on every reload, so that it can be rotated.
+func (r *reloader) use(policy proxy.Policy) {
+	r.apply(policy)
+	if err := r.log.Close(); err != nil {
+		r.logger.Warn("Query log not closed", "err", err)
+	}
+	r.log = policy.Log
+}
+
+// close closes the query log.
+func (r *reloader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.log.Close(); err != nil {
+		r.logger.Warn("Query log not closed", "err", err)
+	}
 }
 
 // handle is POST /-/reload.

@@ -103,7 +103,8 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	defer telemetry.Close()
 
 	p := proxy.New(proxy.Options{Upstream: upstream, Policy: policy, Registerer: reg, Logger: logger})
-	r.apply = p.SetPolicy
+	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
+	defer r.close()
 	if err := waitUpstream(p, f.upstreamWait); err != nil {
 		return err
 	}

@@ -18,12 +18,14 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 // Config is a loaded and validated file.
@@ -37,6 +39,8 @@ type Config struct {
 	// whether identical ones are sent once.
 	Admission admission.Options
 	Collapse  bool
+	// QueryLog says which requests are written, and where.
+	QueryLog querylog.Options
 	// Hash is the SHA-256 of the bytes of the file; of nothing without a file.
 	Hash [sha256.Size]byte
 }
@@ -104,6 +108,7 @@ func parse(text []byte) (*Config, Errors) {
 	f := file{
 		global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{},
 		admission: admission.DefaultOptions(), collapse: true,
+		queryLog: querylog.Options{SlowerThan: time.Second},
 	}
 	f.admission.Tenants = map[string]int{}
 	var d decoder
@@ -117,7 +122,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err != nil {
 		return nil, Errors{err}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -149,6 +154,7 @@ type file struct {
 	tenantHeader string
 	admission    admission.Options
 	collapse     bool
+	queryLog     querylog.Options
 }
 
 func (f *file) decode(d *decoder, root *yaml.Node) {
@@ -175,7 +181,15 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 			})
 		},
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
-		"rules":     func(n *yaml.Node) { f.rules = decodeRules(d, n) },
+		"query_log": func(n *yaml.Node) {
+			d.keys(n, keys{
+				"file":        func(n *yaml.Node) { f.queryLog.File = d.text(n) },
+				"slower_than": func(n *yaml.Node) { f.queryLog.SlowerThan = d.duration(n, "all") },
+				"sample":      func(n *yaml.Node) { f.queryLog.Sample = d.fraction(n) },
+				"redact":      func(n *yaml.Node) { f.queryLog.Redact = d.boolean(n) },
+			})
+		},
+		"rules": func(n *yaml.Node) { f.rules = decodeRules(d, n) },
 	})
 }
 

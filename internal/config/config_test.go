@@ -61,6 +61,7 @@ func TestFullFileSaysWhatTheDefaultsAre(t *testing.T) {
 	require.Equal(t, none.Rules.Tenant(""), full.Rules.Tenant(""))
 	require.Equal(t, none.Admission, full.Admission)
 	require.Equal(t, none.Collapse, full.Collapse)
+	require.Equal(t, none.QueryLog, full.QueryLog)
 	require.NotEqual(t, none.Hash, full.Hash)
 }
 

@@ -156,6 +156,17 @@ func (d *decoder) atLeast(n *yaml.Node, least int) (value int, ok bool) {
 	return value, ok
 }
 
+// fraction reads a number from 0 to 1.
+func (d *decoder) fraction(n *yaml.Node) float64 {
+	if n.Kind == yaml.ScalarNode {
+		if v, err := strconv.ParseFloat(n.Value, 64); err == nil && v >= 0 && v <= 1 {
+			return v
+		}
+	}
+	d.errorf(n, "value %q is no share: use 0 to 1", n.Value)
+	return 0
+}
+
 func (d *decoder) boolean(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
 		return n.Value[0] == 't' || n.Value[0] == 'T'

@@ -25,6 +25,7 @@ const (
 	headerPanel     = "X-Panel-Id"
 	headerUser      = "X-Grafana-User"
 	headerAlert     = "Fromalert"
+	headerAlertRule = "X-Rule-Uid"
 )
 
 // maxValue bounds a header's value in bytes; a longer one is not believed.
@@ -83,6 +84,7 @@ func (s *Source) Subject(r *http.Request) querylimit.Subject {
 	who.Panel = value(r.Header, headerPanel)
 	who.User = value(r.Header, headerUser)
 	who.Alert = value(r.Header, headerAlert) == "true"
+	who.AlertRule = value(r.Header, headerAlertRule)
 	return who
 }
 

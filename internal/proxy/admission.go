@@ -22,7 +22,7 @@ const admissionDoc = "https://github.com/promguard/promguard/blob/main/docs/guar
 
 // admissionClass orders a request by who waits for it.
 func (x *exchange) admissionClass() admission.Class {
-	switch class := x.request.endpoint.class; {
+	switch class := x.request.endpoint.Class; {
 	case x.who.Alert:
 		return admission.Alerts
 	case class == querylimit.ClassQuery:
@@ -262,7 +262,7 @@ var saysNothing = map[string]bool{
 // collapseKey is the same for requests that have the same answer, or "" for one
 // that is not to be shared.
 func collapseKey(req *http.Request, x *exchange) string {
-	if x.request.method == http.MethodOptions || x.request.endpoint.class == querylimit.ClassStatus {
+	if x.request.method == http.MethodOptions || x.request.endpoint.Class == querylimit.ClassStatus {
 		return ""
 	}
 	var b strings.Builder

@@ -12,39 +12,15 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// promQL says what kind of PromQL an endpoint takes.
-type promQL uint8
-
-const (
-	noPromQL    promQL = iota
-	expression         // query=, evaluated
-	selectorsOf        // query=, of which only the selectors are read
-	matchList          // match[]=
-	matchTarget        // match_target=
-)
-
-// timeRange says which times of a request count.
-type timeRange uint8
-
-const (
-	noTime       timeRange = iota
-	timeInstant            // time=, of an evaluation
-	timeSteps              // start=, end=, step=, of an evaluation
-	timeWindow             // start=, end=, of what is read as it stands
-	timeMetadata           // the same, of metadata
-)
-
 // endpoint is one open route of the API and what its handler reads. Parameters
 // that it does not list do not reach the server.
 type endpoint struct {
+	*querylimit.Endpoint
+
 	path    string
-	class   querylimit.Class
 	post    bool
 	scalars []string // read once, by FormValue or Query().Get
 	lists   []string // read as a list, in order
-	takes   promQL
-	reads   timeRange
-	results *querylimit.ResultSet // what limit= counts; nil if that is not limited
 	// wrapsErrors is set where Prometheus words a parse error as
 	// invalid parameter "...", and not set where it gives the bare error.
 	wrapsErrors bool
@@ -60,42 +36,37 @@ const (
 // not here, such as admin, write, remote read and federation, is closed. Every
 // endpoint takes timeout, which the guard itself honours.
 func endpoints() []*endpoint {
-	const q, m, s = querylimit.ClassQuery, querylimit.ClassMetadata, querylimit.ClassStatus
-	results := func(s querylimit.ResultSet) *querylimit.ResultSet { return &s }
 	list := []*endpoint{
-		{path: "query", class: q, post: true, takes: expression, wrapsErrors: true, reads: timeInstant, results: results(querylimit.ResultsQuery),
-			scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
-		{path: "query_range", class: q, post: true, takes: expression, wrapsErrors: true, reads: timeSteps, results: results(querylimit.ResultsQuery), scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
-		{path: "query_exemplars", class: q, post: true, takes: selectorsOf, reads: timeWindow, scalars: []string{"query", "start", "end"}},
-		{path: "format_query", class: m, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query"}},
-		{path: "parse_query", class: m, post: true, takes: expression, wrapsErrors: true, scalars: []string{"query"}},
-		{path: "labels", class: m, post: true, takes: matchList, reads: timeMetadata, results: results(querylimit.ResultsLabels), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
-		{path: "label/:name/values", class: m, takes: matchList, reads: timeMetadata, results: results(querylimit.ResultsLabelValues), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
-		{path: "series", class: m, post: true, takes: matchList, wrapsErrors: true, reads: timeMetadata, results: results(querylimit.ResultsSeries), scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
-		{path: "metadata", class: m, scalars: []string{"metric", "limit", "limit_per_metric"}},
-		{path: "targets", class: s, scalars: []string{"scrapePool", "state"}},
-		{path: "targets/metadata", class: m, takes: matchTarget, wrapsErrors: true, scalars: []string{"match_target", "metric", "limit"}},
-		{path: "rules", class: s, takes: matchList, scalars: []string{"type", "exclude_alerts", "group_limit", "group_next_token"}, lists: []string{"match[]", "rule_name[]", "rule_group[]", "file[]"}},
-		{path: "alerts", class: s},
-		{path: "alertmanagers", class: s},
-		{path: "scrape_pools", class: s},
-		{path: "features", class: s},
-		{path: "status/buildinfo", class: s},
-		{path: "status/runtimeinfo", class: s},
-		{path: "status/flags", class: s},
-		{path: "status/config", class: s},
-		{path: "status/tsdb", class: s, scalars: []string{"limit"}},
-		{path: "status/walreplay", class: s},
+		{path: "query", post: true, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
+		{path: "query_range", post: true, wrapsErrors: true, scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
+		{path: "query_exemplars", post: true, scalars: []string{"query", "start", "end"}},
+		{path: "format_query", post: true, wrapsErrors: true, scalars: []string{"query"}},
+		{path: "parse_query", post: true, wrapsErrors: true, scalars: []string{"query"}},
+		{path: "labels", post: true, scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "label/:name/values", scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "series", post: true, wrapsErrors: true, scalars: []string{"start", "end", "limit"}, lists: []string{"match[]"}},
+		{path: "metadata", scalars: []string{"metric", "limit", "limit_per_metric"}},
+		{path: "targets", scalars: []string{"scrapePool", "state"}},
+		{path: "targets/metadata", wrapsErrors: true, scalars: []string{"match_target", "metric", "limit"}},
+		{path: "rules", scalars: []string{"type", "exclude_alerts", "group_limit", "group_next_token"}, lists: []string{"match[]", "rule_name[]", "rule_group[]", "file[]"}},
+		{path: "alerts"},
+		{path: "alertmanagers"},
+		{path: "scrape_pools"},
+		{path: "features"},
+		{path: "status/buildinfo"},
+		{path: "status/runtimeinfo"},
+		{path: "status/flags"},
+		{path: "status/config"},
+		{path: "status/tsdb", scalars: []string{"limit"}},
+		{path: "status/walreplay"},
 	}
 	for _, e := range list {
+		e.Endpoint = querylimit.FindEndpoint(e.path)
 		e.path = apiPrefix + e.path
 		e.scalars = append(e.scalars, "timeout")
 	}
 	return list
 }
-
-// name is the endpoint's path below the API's root.
-func (e *endpoint) name() string { return strings.TrimPrefix(e.path, apiPrefix) }
 
 func (e *endpoint) isScalar(name string) bool { return slices.Contains(e.scalars, name) }
 func (e *endpoint) isList(name string) bool   { return slices.Contains(e.lists, name) }

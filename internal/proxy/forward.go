@@ -160,13 +160,13 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 
 // measuresPlain reports whether the answer must come uncompressed to be measured.
 func (x *exchange) measuresPlain() bool {
-	l, mode := x.policy.Response(x.request.endpoint.class)
+	l, mode := x.policy.Response(x.request.endpoint.Class)
 	return mode == querylimit.ModeEnforce && l.Max > 0
 }
 
 // limitSize bounds the bytes of an answer, before they come.
 func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
-	class := x.request.endpoint.class
+	class := x.request.endpoint.Class
 	l, mode := x.policy.Response(class)
 	if mode == querylimit.ModeOff {
 		return nil
@@ -205,7 +205,7 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(x.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
-		refusal := x.policy.RefuseDeadline(e.class, e.path, x.deadline)
+		refusal := x.policy.RefuseDeadline(e.Class, e.path, x.deadline)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
 	case asAdmission(err) != nil:
 		p.refuseAdmission(w.(*responseWriter), r.UserAgent(), asAdmission(err))
@@ -253,7 +253,7 @@ func publicCause(err error) string {
 func (p *Proxy) countAborted(rw *responseWriter, x *exchange) {
 	switch {
 	case x.client.Err() != nil || rw.writeErr != nil:
-		p.metrics.clientGone.WithLabelValues(x.request.endpoint.class.String()).Inc()
+		p.metrics.clientGone.WithLabelValues(x.request.endpoint.Class.String()).Inc()
 	case errors.Is(x.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()

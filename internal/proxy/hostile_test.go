@@ -273,7 +273,7 @@ func requireSameView(t *testing.T, before *http.Request, q *request) {
 func TestRulesKnowTheEndpointsThatAreOpen(t *testing.T) {
 	var names []string
 	for _, e := range endpoints() {
-		names = append(names, e.name())
+		names = append(names, e.Name)
 	}
 	require.Equal(t, querylimit.Endpoints(), names)
 }

@@ -45,6 +45,7 @@ type metrics struct {
 	clientGone    *prometheus.CounterVec
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
+	logLost       prometheus.Counter
 	waited        [admission.NumClasses]prometheus.Observer
 	upstreamUp    prometheus.Gauge
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
@@ -79,11 +80,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		collapsed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_collapsed_total", Help: "Requests that waited for the answer to an identical one instead of being sent.",
 		}),
+		logLost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "promguard_query_log_lost_total", Help: "Requests that could not be written to the query log.",
+		}),
 		upstreamUp: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "promguard_upstream_up", Help: "1 if the last probe of the upstream server got an answer over HTTP, else 0.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.upstreamUp)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.upstreamUp)
 	m.precreate()
 	return m
 }

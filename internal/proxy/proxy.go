@@ -20,6 +20,7 @@ import (
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 // Options is what a Proxy is built from.
@@ -53,6 +54,8 @@ type Policy struct {
 	Admission admission.Options
 	// Collapse sends identical requests that are in flight together only once.
 	Collapse bool
+	// Log takes requests worth remembering; nil means none.
+	Log *querylog.Log
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -169,16 +172,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, label := p.router.find(r.URL) // 1. route
 	class := classUnknown
 	if e != nil {
-		class = e.class.String()
+		class = e.Class.String()
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
+	var seen record
 	defer func() { // 6. release
 		inFlight.Dec()
-		p.metrics.request(class, rw.code, time.Since(start))
+		took := time.Since(start)
+		p.metrics.request(class, rw.code, took)
+		seen.write(start, took, rw, r)
 	}()
 
-	x, err := p.admit(rw, r, e, label) // 2. to 4.
+	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
 	if err != nil {
 		p.reject(rw, err)
 		return
@@ -187,7 +193,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit reads the request and says whether it may go on.
-func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string) (*exchange, error) {
+func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string, seen *record) (*exchange, error) {
 	if e == nil {
 		return nil, &apiError{
 			http.StatusNotFound, typeNotFound, "not_found",
@@ -203,8 +209,8 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	}
 	set := p.policy.Load()
 	who := set.Identity.Subject(r)
-	who.Endpoint, who.Class = e.name(), e.class
 	policy := set.Rules.Tenant(who.Tenant)
+	seen.log, seen.endpoint, seen.who = set.Log, e, who
 	if r.ContentLength != 0 {
 		rw.setReadDeadline(time.Now().Add(p.readTimeout))
 	}
@@ -217,11 +223,12 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		// takes a passed deadline for just that.
 		rw.setReadDeadline(time.Time{})
 	}
-	v, err := p.judge(q, &who, set.Rules)
+	v, err := p.judge(q, who, set.Rules)
+	seen.request, seen.verdict = q, v
 	if err != nil {
 		return nil, err
 	}
-	deadline := v.policy.Deadline(e.class, q.timeout)
+	deadline := v.Policy.Deadline(e.Class, q.timeout)
 	if q.timeout > deadline && deadline > 0 {
 		q.set("timeout", formatDuration(deadline))
 	}
@@ -230,26 +237,11 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		request:  q,
 		who:      who,
 		identity: set.Identity,
-		policy:   v.policy,
+		policy:   v.Policy,
 		deadline: deadline,
-		warnings: v.refusals.Warnings(),
+		warnings: v.Refusals.Warnings(),
 		collapse: set.Collapse,
 	}, nil
-}
-
-// judge asks the rules about a request, and counts what they say once.
-func (p *Proxy) judge(q *request, who *querylimit.Subject, rules *querylimit.Ruleset) (verdict, error) {
-	if q.method == http.MethodOptions {
-		return verdict{policy: rules.Tenant(who.Tenant)}, nil
-	}
-	v, err := p.examine(q, who, rules)
-	for _, r := range v.refusals {
-		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()
-	}
-	if err == nil {
-		err = v.refusals.Err()
-	}
-	return v, err
 }
 
 func (p *Proxy) reject(rw *responseWriter, err error) {

@@ -17,6 +17,7 @@ type responseWriter struct {
 	control  *http.ResponseController
 	stall    time.Duration
 	code     int // 0 before the headers
+	bytes    int64
 	writeErr error
 }
 
@@ -40,6 +41,7 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	// An error means that the connection has no deadlines, as in tests.
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall))
 	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
 	if err != nil {
 		w.writeErr = err
 	}

@@ -24,41 +24,22 @@ type evaluation struct {
 	step, lookback time.Duration
 }
 
-// at returns when an expression is evaluated.
-func (e evaluation) at(now time.Time) querylimit.Evaluation {
-	if !e.given {
-		e.start, e.end = now, now
-	}
-	return querylimit.Evaluation{Start: e.start, End: e.end, Step: e.step, Lookback: e.lookback}
-}
-
-// window returns what is read if start and end stand for themselves.
-func (e evaluation) window() evaluation {
-	if e.start.IsZero() {
-		e.start = apiv1.MinTime
-	}
-	if e.end.IsZero() {
-		e.end = apiv1.MaxTime
-	}
-	return e
-}
-
 // readTimes parses limit, times and durations as Prometheus's handlers do, in
 // their order and with their errors.
 func (q *request) readTimes() error {
 	if err := q.readLimit(); err != nil {
 		return err
 	}
-	switch q.endpoint.reads {
-	case timeInstant:
+	switch q.endpoint.Reads {
+	case querylimit.ReadsInstant:
 		if err := q.readTime("time", &q.when.start); err != nil {
 			return err
 		}
 		q.when.end, q.when.given = q.when.start, q.get("time") != ""
 		return q.readLookback()
-	case timeSteps:
+	case querylimit.ReadsSteps:
 		return q.readSteps()
-	case timeWindow, timeMetadata:
+	case querylimit.ReadsWindow, querylimit.ReadsMetadata:
 		if err := q.readTime("start", &q.when.start); err != nil {
 			return err
 		}
@@ -70,7 +51,7 @@ func (q *request) readTimes() error {
 func (q *request) readLimit() error {
 	q.limit = -1
 	text := q.get("limit")
-	if q.endpoint.results == nil || text == "" {
+	if q.endpoint.Results == nil || text == "" {
 		return nil
 	}
 	limit, err := strconv.Atoi(text)

@@ -39,17 +39,6 @@ func (c Class) String() string {
 	return "Class(" + strconv.Itoa(int(c)) + ")"
 }
 
-// Endpoints returns the names of the endpoints of the read API, as a Subject has
-// them.
-func Endpoints() []string {
-	return []string{
-		"query", "query_range", "query_exemplars", "format_query", "parse_query",
-		"labels", "label/:name/values", "series", "metadata", "targets", "targets/metadata",
-		"rules", "alerts", "alertmanagers", "scrape_pools", "features",
-		"status/buildinfo", "status/runtimeinfo", "status/flags", "status/config", "status/tsdb", "status/walreplay",
-	}
-}
-
 // Go's HTTP server, and so Prometheus, takes a form of more than 10 MiB and a
 // request of more than 10000 parameters for one without any. Escaping can make a
 // form three times as long on its way.

@@ -22,8 +22,10 @@ type Subject struct {
 	Dashboard, Panel, User string
 	// UserAgent is what the client calls itself.
 	UserAgent string
-	// Alert is set if an alert rule asks.
-	Alert bool
+	// Alert is set if an alert rule asks, and AlertRule is its name, which no rule
+	// looks at.
+	Alert     bool
+	AlertRule string
 }
 
 // Match is the condition of a rule. It holds if every field that is set holds;

@@ -1,0 +1,172 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+
+	"github.com/promguard/promguard/internal/config"
+	"github.com/promguard/promguard/internal/policytest"
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+type explainFlags struct {
+	query, config    string
+	start, end, step string
+	who              querylimit.Subject
+}
+
+func policyCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
+	var f explainFlags
+	explain := app.Command("explain", "Say what each limit thinks of a query.")
+	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
+	explain.Flag("config", "Policy file; without it every limit has its default.").StringVar(&f.config)
+	explain.Flag("start", "First moment of a range query: Unix time, RFC 3339, or a duration before now such as 6h.").StringVar(&f.start)
+	explain.Flag("end", "Last moment, or that of an instant query; now by default.").StringVar(&f.end)
+	explain.Flag("step", "Step of a range query, such as 15s.").Default("1m").StringVar(&f.step)
+	explain.Flag("tenant", "Tenant who asks.").StringVar(&f.who.Tenant)
+	explain.Flag("dashboard", "UID of the dashboard that asks.").StringVar(&f.who.Dashboard)
+	explain.Flag("panel", "Panel that asks.").StringVar(&f.who.Panel)
+	explain.Flag("user", "User who asks.").StringVar(&f.who.User)
+	explain.Flag("user-agent", "User agent that asks.").StringVar(&f.who.UserAgent)
+	explain.Flag("alert", "An alert rule asks.").BoolVar(&f.who.Alert)
+
+	policy := app.Command("policy", "Try policies before they are used.")
+	test := policy.Command("test", "Replay a query log of promguard or of Prometheus against a policy, and say who would be refused.")
+	file := test.Flag("policy", "Policy file.").Required().String()
+	logs := test.Flag("query-log", "Query log; - for standard input. May be repeated.").Required().Strings()
+	return []subcommand{
+		{explain, func() error { return f.run(stdout, time.Now()) }},
+		{test, func() error { return testPolicy(*file, *logs, stdout) }},
+	}
+}
+
+// run prints the verdict on a query, as it would be given now.
+func (f *explainFlags) run(w io.Writer, now time.Time) error {
+	c, err := config.Load(f.config)
+	if err != nil {
+		return err
+	}
+	req, err := f.request(now)
+	if err != nil {
+		return err
+	}
+	analyzer := querylimit.NewAnalyzer(1 << 20)
+	v, err := c.Rules.Judge(analyzer, req, now)
+	if err != nil {
+		return err
+	}
+	if v.Queries == nil { // Refused before it was parsed, which is no reason not to look.
+		if q, _, err := analyzer.Expr(v.Policy, f.query); err == nil && q != nil {
+			v.Queries = []*querylimit.Query{q}
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, q := range v.Queries {
+		fmt.Fprintf(w, "%s, fingerprint %s\n", req.Endpoint.Name, q.Fingerprint)
+		fmt.Fprintln(t, "LIMIT\tMODE\tSEEN\tALLOWED\t")
+		for _, finding := range v.Policy.Explain(q, req.Evaluation(now), now) {
+			mark := ""
+			if finding.Exceeded {
+				mark = "exceeded"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", finding.Limit, finding.Mode, finding.Seen, finding.Allowed, mark)
+		}
+	}
+	t.Flush()
+	for _, rule := range v.Rules {
+		fmt.Fprintf(w, "rule %s matches\n", rule)
+	}
+	for _, refusal := range v.Refusals {
+		fmt.Fprintf(w, "%s: %s\n", refusal.Mode, refusal)
+	}
+	verdict := "passes"
+	if v.Refusals.Err() != nil {
+		verdict = "is refused"
+	}
+	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
+	return nil
+}
+
+func (f *explainFlags) request(now time.Time) (*querylimit.Request, error) {
+	req := &querylimit.Request{Endpoint: querylimit.FindEndpoint("query"), Who: f.who, Texts: []string{f.query}, Given: true, Limit: -1}
+	var err error
+	if req.End, err = moment("--end", f.end, now); err != nil {
+		return nil, err
+	}
+	req.Start = req.End
+	if f.start == "" {
+		return req, nil
+	}
+	req.Endpoint = querylimit.FindEndpoint("query_range")
+	if req.Start, err = moment("--start", f.start, now); err != nil {
+		return nil, err
+	}
+	step, err := model.ParseDuration(f.step)
+	if err != nil || step == 0 {
+		return nil, fmt.Errorf("--step: %q is no duration: use one such as 15s", f.step)
+	}
+	if req.Step = time.Duration(step); req.End.Before(req.Start) {
+		return nil, fmt.Errorf("--end %s is before --start %s", req.End, req.Start)
+	}
+	return req, nil
+}
+
+func moment(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return now, nil
+	}
+	if d, err := model.ParseDuration(text); err == nil {
+		return now.Add(-time.Duration(d)), nil
+	}
+	if s, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Unix(s, 0), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, fmt.Errorf("%s: %q is no time: use Unix time, RFC 3339, or a duration before now such as 6h", flag, text)
+	}
+	return t, nil
+}
+
+func testPolicy(policy string, logs []string, w io.Writer) error {
+	c, err := config.Load(policy)
+	if err != nil {
+		return err
+	}
+	for _, path := range logs {
+		if err := testLog(c.Rules, path, len(logs) > 1, w); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func testLog(rules *querylimit.Ruleset, path string, named bool, w io.Writer) error {
+	log := os.Stdin
+	if path != "-" {
+		var err error
+		if log, err = os.Open(path); err != nil {
+			return err
+		}
+		defer log.Close()
+	}
+	report, err := policytest.Run(rules, log)
+	if err != nil {
+		return err
+	}
+	if named {
+		fmt.Fprintf(w, "%s:\n", path)
+	}
+	report.Write(w)
+	return nil
+}

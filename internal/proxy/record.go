@@ -1,0 +1,61 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/querylog"
+)
+
+// record is what is remembered of a request for the query log, as far as it came.
+type record struct {
+	log      *querylog.Log
+	endpoint *endpoint
+	who      querylimit.Subject
+	request  *request // nil if it was malformed
+	verdict  querylimit.Verdict
+}
+
+// CountLostLog counts a request that could not be written to the query log.
+func (p *Proxy) CountLostLog() { p.metrics.logLost.Inc() }
+
+// write logs the request if the log wants it. Text of a client is copied, not
+// interpreted.
+func (s *record) write(start time.Time, took time.Duration, rw *responseWriter, r *http.Request) {
+	if !s.log.Wants(took, rw.code >= http.StatusBadRequest || len(s.verdict.Refusals) > 0) {
+		return
+	}
+	e := &querylog.Entry{
+		Time: start, Endpoint: s.endpoint.Name, Class: s.endpoint.Class.String(),
+		Tenant: s.who.Tenant, Dashboard: s.who.Dashboard, Panel: s.who.Panel, User: s.who.User,
+		Alert: s.who.Alert, AlertRule: s.who.AlertRule, UserAgent: s.who.UserAgent,
+		Fingerprints: querylimit.Fingerprints(s.verdict.Queries), Rules: s.verdict.Rules,
+		Code: rw.code, Took: took.Seconds(), Bytes: rw.bytes,
+	}
+	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
+	for _, refusal := range s.verdict.Refusals {
+		e.Limits = append(e.Limits, refusal.Limit+":"+refusal.Mode.String())
+	}
+	if q := s.request; q != nil {
+		_, e.Queries = q.promQL()
+		e.Start, e.End = optional(q.when.start), optional(q.when.end)
+		e.Step, e.Lookback = q.when.step.Seconds(), q.when.lookback.Seconds()
+		if q.limit >= 0 && q.endpoint.Results != nil {
+			e.Limit = &q.limit
+		}
+	}
+	s.log.Write(e)
+}
+
+// optional returns nil for a time that was not given. JSON holds years up to 9999.
+func optional(t time.Time) *time.Time {
+	if t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,142 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"errors"
+	"time"
+)
+
+// Request is all that the rules look at.
+type Request struct {
+	Endpoint *Endpoint
+	// Who has Endpoint and Class filled in by Judge.
+	Who Subject
+	// Texts are the PromQL of the request: a query, or selectors.
+	Texts []string
+	// Start and End are zero where the request leaves them out. For an instant
+	// both are its time, and Given says that it has one.
+	Start, End time.Time
+	Given      bool
+	// Step and Lookback are 0 where the request has none.
+	Step, Lookback time.Duration
+	// Limit is the parameter of that name: 0 for all, negative for none given.
+	Limit int
+}
+
+// Verdict is what the rules say about a request.
+type Verdict struct {
+	Policy   *Policy // the limits of this request
+	Refusals Refusals
+	Queries  []*Query
+	Rules    []string // that match
+	// SetStart and SetLimit, if not nil, are what the server is to be given in
+	// place of the client's.
+	SetStart *time.Time
+	SetLimit *int
+}
+
+// ErrEmptySelector is Prometheus's answer to a match[] that matches everything.
+var ErrEmptySelector = errors.New("match[] must contain at least one non-empty matcher")
+
+// Judge parses the PromQL of a request once and asks the rules about it. The
+// refusals are those of limits in every mode; the error is that of malformed
+// PromQL, in Prometheus's words.
+//
+// Rules are asked twice where one of them wants to know the fingerprint of the
+// query: before it is parsed, because they hold the limits of what is parsed at
+// all, and after.
+func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error) {
+	r.Who.Endpoint, r.Who.Class = r.Endpoint.Name, r.Endpoint.Class
+	d := s.Decide(&r.Who, r.Texts, nil)
+	v := Verdict{Policy: d.Policy, Refusals: d.Refusals, Rules: d.Rules}
+	if d.Refusals.Err() != nil && !s.NeedsFingerprints() {
+		return v, nil
+	}
+	var rs Refusals
+	if len(r.Texts) > 0 {
+		var err error
+		if v.Queries, rs, err = r.parse(a, d.Policy); err != nil || v.Queries == nil {
+			v.Refusals = append(v.Refusals, rs...)
+			return v, err
+		}
+		if s.NeedsFingerprints() {
+			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
+			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
+		}
+		rs = append(rs, v.Policy.CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+	}
+	v.Refusals = append(v.Refusals, rs...)
+	v.judgeTimes(r, now)
+	v.judgeLimit(r)
+	return v, nil
+}
+
+// parse returns no queries if the limits of text refuse them.
+func (r *Request) parse(a *Analyzer, p *Policy) ([]*Query, Refusals, error) {
+	switch r.Endpoint.Takes {
+	case TakesExpr, TakesBareExpr:
+		q, rs, err := a.Expr(p, r.Texts[0])
+		if err != nil || q == nil {
+			return nil, rs, err
+		}
+		return []*Query{q}, rs, nil
+	}
+	queries, rs, err := a.Selectors(p, r.Texts)
+	if err != nil {
+		return nil, rs, err
+	}
+	for _, q := range queries {
+		if r.Endpoint.Takes == TakesSelectors && q.OnlyEmpty() {
+			return nil, rs, ErrEmptySelector
+		}
+	}
+	return queries, rs, nil
+}
+
+// Evaluation returns when the request is evaluated.
+func (r *Request) Evaluation(now time.Time) Evaluation {
+	e := Evaluation{Start: r.Start, End: r.End, Step: r.Step, Lookback: r.Lookback}
+	if !r.Given {
+		e.Start, e.End = now, now
+	}
+	return e
+}
+
+func (v *Verdict) judgeTimes(r *Request, now time.Time) {
+	var rs Refusals
+	switch r.Endpoint.Reads {
+	case ReadsInstant, ReadsSteps:
+		rs = v.Policy.CheckEvaluation(v.Queries[0], r.Evaluation(now), now)
+	case ReadsWindow:
+		start, end := r.Start, r.End
+		if start.IsZero() {
+			start = beginningOfTime
+		}
+		if end.IsZero() {
+			end = now
+		}
+		rs = v.Policy.CheckWindow(start, end, now)
+	case ReadsMetadata:
+		start, set, refusals := v.Policy.CheckMetadataRange(r.Start, r.End, now)
+		if rs = refusals; set {
+			v.SetStart = &start
+		}
+	}
+	v.Refusals = append(v.Refusals, rs...)
+}
+
+// beginningOfTime is about where Prometheus begins without a start.
+var beginningOfTime = time.Unix(-1<<53, 0)
+
+func (v *Verdict) judgeLimit(r *Request) {
+	if r.Endpoint.Results == nil {
+		return
+	}
+	limit, set, rs := v.Policy.CheckResults(*r.Endpoint.Results, r.Limit)
+	if set {
+		v.SetLimit = &limit
+	}
+	v.Refusals = append(v.Refusals, rs...)
+}

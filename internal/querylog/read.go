@@ -1,0 +1,113 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylog
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// maxLine bounds a line in bytes; the longest query that the guard takes is 1 MiB
+// and may be escaped.
+const maxLine = 16 << 20
+
+// upstreamEntry is a line of Prometheus's query log.
+type upstreamEntry struct {
+	Params *struct {
+		Query string  `json:"query"`
+		Start string  `json:"start"`
+		End   string  `json:"end"`
+		Step  float64 `json:"step"`
+	} `json:"params"`
+	Time        time.Time `json:"time"`
+	TS          time.Time `json:"ts"` // As older versions name it.
+	HTTPRequest *struct {
+		ClientIP string `json:"clientIP"`
+		Path     string `json:"path"`
+	} `json:"httpRequest"`
+	RuleGroup *struct {
+		Name string `json:"name"`
+	} `json:"ruleGroup"`
+	Stats struct {
+		Timings struct {
+			ExecTotalTime float64 `json:"execTotalTime"`
+		} `json:"timings"`
+	} `json:"stats"`
+}
+
+// Stats counts the lines of a log.
+type Stats struct {
+	// Entries were passed on.
+	Entries int
+	// Rules are evaluations of rules by Prometheus itself, which no guard sees.
+	Rules int
+	// Broken lines are no entry of a query log.
+	Broken int
+}
+
+// Read calls do for each request of a log of promguard or of Prometheus. A line
+// that is neither is counted and skipped: the last one of a log may be cut off.
+func Read(r io.Reader, do func(*Entry)) (Stats, error) {
+	var stats Stats
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if len(line) == 0 {
+			continue
+		}
+		e, rule := parseLine(line)
+		switch {
+		case rule:
+			stats.Rules++
+		case e == nil:
+			stats.Broken++
+		default:
+			stats.Entries++
+			do(e)
+		}
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return stats, fmt.Errorf("%w: more than %d bytes", ErrLongLine, maxLine)
+	} else if err != nil {
+		return stats, err
+	}
+	return stats, nil
+}
+
+func parseLine(line []byte) (e *Entry, rule bool) {
+	e = &Entry{}
+	if json.Unmarshal(line, e) == nil && e.Endpoint != "" {
+		return e, false
+	}
+	var u upstreamEntry
+	if json.Unmarshal(line, &u) != nil || u.Params == nil {
+		return nil, false
+	}
+	if u.RuleGroup != nil || u.HTTPRequest == nil {
+		return nil, true
+	}
+	return u.entry(), false // Nil if its times are none.
+}
+
+func (u *upstreamEntry) entry() *Entry {
+	_, endpoint, ok := strings.Cut(u.HTTPRequest.Path, "/api/v1/")
+	start, errStart := time.Parse(time.RFC3339Nano, u.Params.Start)
+	end, errEnd := time.Parse(time.RFC3339Nano, u.Params.End)
+	if !ok || errStart != nil || errEnd != nil {
+		return nil
+	}
+	if u.Time.IsZero() {
+		u.Time = u.TS
+	}
+	return &Entry{
+		Time: u.Time, Endpoint: endpoint, Client: u.HTTPRequest.ClientIP, Queries: []string{u.Params.Query},
+		Start: &start, End: &end, Step: u.Params.Step, Code: 200, Took: u.Stats.Timings.ExecTotalTime,
+	}
+}
