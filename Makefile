@@ -129,6 +129,14 @@ OOMSTORM_ARGS ?=
 bench-oomstorm: stock prometheus oomstorm
 	$(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
 
+## bench-proxy: what the guard costs, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
+.PHONY: bench-proxy
+BENCH_PROXY_ARGS ?=
+bench-proxy:
+	go build -o $(BIN)/bench-proxy ./bench/proxy
+	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
+	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
+
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt
 lint:
