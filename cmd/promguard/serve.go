@@ -13,6 +13,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	httpconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
@@ -40,6 +42,8 @@ const (
 type serveFlags struct {
 	upstream         string
 	upstreamWait     time.Duration
+	upstreamKind     string
+	upstreamHTTP     string
 	listenAddress    string
 	telemetryAddress string
 	webConfig        string
@@ -52,6 +56,8 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
 	c.Flag("upstream.url", "Root URL of the server behind, without /api/v1, such as http://127.0.0.1:9090 or http://mimir/prometheus.").Required().StringVar(&f.upstream)
 	c.Flag("upstream.wait", "How long to wait at the start for the server behind to answer; 0s tries once.").Default("0s").DurationVar(&f.upstreamWait)
+	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(proxy.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(proxy.KindPrometheus)).StringVar(&f.upstreamKind)
+	c.Flag("upstream.http-config.file", "File with TLS and credentials for the server behind, in the format of Prometheus's HTTP clients.").StringVar(&f.upstreamHTTP)
 	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
@@ -82,6 +88,14 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	kind, err := proxy.ParseKind(f.upstreamKind)
+	if err != nil {
+		return fmt.Errorf("--upstream.kind: %w", err)
+	}
+	transport, err := newTransport(f.upstreamHTTP)
+	if err != nil {
+		return fmt.Errorf("--upstream.http-config.file: %w", err)
+	}
 	if err := web.Validate(f.webConfig); err != nil {
 		return fmt.Errorf("--web.config.file: %w", err)
 	}
@@ -102,7 +116,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	}
 	defer telemetry.Close()
 
-	p := proxy.New(proxy.Options{Upstream: upstream, Policy: policy, Registerer: reg, Logger: logger})
+	p := proxy.New(proxy.Options{Upstream: upstream, Kind: kind, Transport: transport, Policy: policy, Registerer: reg, Logger: logger})
 	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
 	defer r.close()
 	if err := waitUpstream(p, f.upstreamWait); err != nil {
@@ -120,6 +134,19 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	addServer(&g, f, p, listener, logger)
 	addTelemetry(&g, p, r, reg, telemetry, logger)
 	return g.Run()
+}
+
+// newTransport returns what carries requests to the server behind, with TLS and
+// credentials from a file. A client's own Authorization goes before those.
+func newTransport(file string) (http.RoundTripper, error) {
+	if file == "" {
+		return proxy.NewTransport(), nil
+	}
+	c, _, err := httpconfig.LoadHTTPConfigFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second))
 }
 
 func waitUpstream(p *proxy.Proxy, wait time.Duration) error {

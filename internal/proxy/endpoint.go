@@ -35,7 +35,7 @@ const (
 // endpoints is what is open, as of Prometheus 3.15 (web/api/v1/api.go). What is
 // not here, such as admin, write, remote read and federation, is closed. Every
 // endpoint takes timeout, which the guard itself honours.
-func endpoints() []*endpoint {
+func endpoints(kind Kind) []*endpoint {
 	list := []*endpoint{
 		{path: "query", post: true, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
 		{path: "query_range", post: true, wrapsErrors: true, scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
@@ -64,6 +64,7 @@ func endpoints() []*endpoint {
 		e.Endpoint = querylimit.FindEndpoint(e.path)
 		e.path = apiPrefix + e.path
 		e.scalars = append(e.scalars, "timeout")
+		e.widen(kind)
 	}
 	return list
 }
@@ -93,10 +94,10 @@ type router struct {
 	open   string    // what to tell who asked for something else
 }
 
-func newRouter() *router {
+func newRouter(kind Kind) *router {
 	r := &router{static: map[string]*endpoint{}}
 	var names []string
-	for _, e := range endpoints() {
+	for _, e := range endpoints(kind) {
 		names = append(names, strings.TrimPrefix(e.path, apiPrefix))
 		if strings.HasPrefix(e.path, labelPrefix) {
 			r.values = e

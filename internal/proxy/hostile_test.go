@@ -207,11 +207,17 @@ func FuzzRequest(f *testing.F) {
 		{false, "/api/v1/targets", "scrapePool=x&state=active&state=x", "", "", ""},
 		{true, "/api/v1/query_range", "", "query=up&step=1e-9&start=-1e15&end=1970-01-01T00:00:00.123456789Z&limit=007&lookback_delta=1d", "", formType},
 		{false, "/api/v1/series", "match[]=up&start=1.5&end=-292273086-05-16T16:47:06Z&limit=0&timeout=1m", "", "", ""},
+		{true, "/api/v1/query", "dedup=true&storeMatch[]=a&nocache=1", "query=up&storeMatch%5B%5D=b&max_source_resolution=5m&engine=thanos&partial_response=1", "", formType},
+		{false, "/api/v1/series", "match[]=up&dedup=1&dedup=0&replicaLabels[]=a&replicaLabels[]=b&extra_label=a%3Db", "", "", ""},
 		{true, "/api/v1/query_range", "", "query=%00%ff&step=1&start=1&end=2", "", "Application/X-WWW-Form-Urlencoded"},
 	} {
 		f.Add(seed.post, seed.path, seed.url, seed.body, seed.encoding, seed.header)
 	}
-	rt, policy := newRouter(), newPolicy(f, nil).Rules.Tenant("")
+	routers := map[Kind]*router{}
+	for _, kind := range Kinds() {
+		routers[Kind(kind)] = newRouter(Kind(kind))
+	}
+	policy := newPolicy(f, nil).Rules.Tenant("")
 	f.Fuzz(func(t *testing.T, post bool, path, query, body, encoding, contentType string) {
 		build := func() *http.Request {
 			method := http.MethodGet
@@ -233,15 +239,16 @@ func FuzzRequest(f *testing.F) {
 		if r == nil {
 			return
 		}
-		e, label := rt.find(r.URL)
-		if e == nil || !e.allows(r.Method) {
-			return
+		for _, rt := range routers {
+			r := build()
+			e, label := rt.find(r.URL)
+			if e == nil || !e.allows(r.Method) {
+				return
+			}
+			if q, err := readRequest(r, e, label, policy); err == nil {
+				requireSameView(t, build(), q)
+			}
 		}
-		q, err := readRequest(r, e, label, policy)
-		if err != nil {
-			return
-		}
-		requireSameView(t, build(), q)
 	})
 }
 
@@ -272,7 +279,7 @@ func requireSameView(t *testing.T, before *http.Request, q *request) {
 
 func TestRulesKnowTheEndpointsThatAreOpen(t *testing.T) {
 	var names []string
-	for _, e := range endpoints() {
+	for _, e := range endpoints(KindPrometheus) {
 		names = append(names, e.Name)
 	}
 	require.Equal(t, querylimit.Endpoints(), names)

@@ -28,6 +28,8 @@ type Options struct {
 	// Upstream is the root of the server behind, without /api/v1; it may have a
 	// path. Required; see ParseUpstream.
 	Upstream *url.URL
+	// Kind is what the server behind is; empty means KindPrometheus.
+	Kind Kind
 	// Policy is the first policy; SetPolicy replaces it. Required.
 	Policy Policy
 	// Registerer takes the metrics. Required.
@@ -84,7 +86,7 @@ func New(o Options) *Proxy {
 	p := &Proxy{
 		upstream:     o.Upstream,
 		basePath:     strings.TrimSuffix(o.Upstream.Path, "/"),
-		router:       newRouter(),
+		router:       newRouter(o.Kind),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
 		metrics:      newMetrics(o.Registerer),
