@@ -82,7 +82,7 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", finding.Limit, finding.Mode, finding.Seen, finding.Allowed, mark)
 		}
 	}
-	t.Flush()
+	_ = t.Flush() // Printing fails in no way that matters.
 	for _, rule := range v.Rules {
 		fmt.Fprintf(w, "rule %s matches\n", rule)
 	}

@@ -30,6 +30,7 @@ const (
 	// Rest is everything else.
 	Rest
 
+	// NumClasses is how many there are.
 	NumClasses
 )
 

@@ -166,7 +166,7 @@ func (r *Report) writeLimits(w io.Writer) {
 		m := r.Limits[limit]
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", limit, m[querylimit.ModeEnforce], m[querylimit.ModeWarn], m[querylimit.ModeObserve], r.Examples[limit])
 	}
-	t.Flush()
+	_ = t.Flush() // Printing fails in no way that matters.
 }
 
 func writeTop(w io.Writer, title string, counts map[string]int) {
@@ -180,5 +180,5 @@ func writeTop(w io.Writer, title string, counts map[string]int) {
 	for _, name := range names[:min(top, len(names))] {
 		fmt.Fprintf(t, "%d\t%s\n", counts[name], name)
 	}
-	t.Flush()
+	_ = t.Flush() // Printing fails in no way that matters.
 }

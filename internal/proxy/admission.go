@@ -168,7 +168,8 @@ func (c *collapser) lead(req *http.Request, key string, f *flight) (res *http.Re
 		}
 		return nil, err
 	}
-	if c.leave(key, f); f.followers == 0 {
+	c.leave(key, f)
+	if f.followers == 0 {
 		return res, nil
 	}
 	left = false

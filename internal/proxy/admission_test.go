@@ -36,7 +36,7 @@ func proxyOver(t *testing.T, change func(*Policy), send roundTrip) *Proxy {
 }
 
 func textResponse(req *http.Request, body io.Reader) *http.Response {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(body), ContentLength: -1, Request: req}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(body), ContentLength: -1, Request: req}
 }
 
 // ask sends a request from a believed peer and returns its answer.

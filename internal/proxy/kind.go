@@ -13,6 +13,7 @@ import (
 // Prometheus are passed on.
 type Kind string
 
+// The kinds.
 const (
 	KindPrometheus      Kind = "prometheus"
 	KindThanos          Kind = "thanos"

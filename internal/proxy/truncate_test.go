@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -184,7 +185,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 			return
 		}
 		if r.FormValue("time") == "" {
-			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		}
 		if r.FormValue("time") == "3" {
 			w.Header().Set("Content-Encoding", "gzip") // Or so it says.

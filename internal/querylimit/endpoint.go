@@ -6,6 +6,7 @@ package querylimit
 // Takes says what kind of PromQL an endpoint takes.
 type Takes uint8
 
+// What endpoints take.
 const (
 	TakesNothing   Takes = iota
 	TakesExpr            // query=, evaluated
@@ -17,6 +18,7 @@ const (
 // Reads says which times of a request count.
 type Reads uint8
 
+// What endpoints read.
 const (
 	ReadsNothing  Reads = iota
 	ReadsInstant        // time=, of an evaluation

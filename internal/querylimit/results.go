@@ -11,6 +11,7 @@ import (
 // ResultSet is a set of endpoints whose parameter limit counts the same things.
 type ResultSet uint8
 
+// The sets.
 const (
 	// ResultsQuery are the series of query and query_range.
 	ResultsQuery ResultSet = iota

@@ -29,7 +29,7 @@ func TestRuleMatchesIfEveryConditionHolds(t *testing.T) {
 		Tenant: "a", Endpoint: "query", Class: ClassQuery, Dashboard: "d", Panel: "3", User: "ann", UserAgent: "Grafana/12", Alert: true,
 	}
 	texts := []string{"up", "sum(rate(x[5m]))"}
-	print := Analyze("up", mustParse(t, "up")).Fingerprint
+	own := Analyze("up", mustParse(t, "up")).Fingerprint
 	for name, tc := range map[string]struct {
 		match Match
 		want  bool
@@ -56,12 +56,12 @@ func TestRuleMatchesIfEveryConditionHolds(t *testing.T) {
 		"tenant and query":          {Match{Tenants: []string{"a"}, Query: regexp.MustCompile(`^up$`)}, true},
 		"tenant, another query":     {Match{Tenants: []string{"a"}, Query: regexp.MustCompile(`^down$`)}, false},
 		"tenant and user agent":     {Match{Tenants: []string{"a"}, UserAgent: regexp.MustCompile(`12$`)}, true},
-		"fingerprint":               {Match{Fingerprints: []string{print}}, true},
+		"fingerprint":               {Match{Fingerprints: []string{own}}, true},
 		"another fingerprint":       {Match{Fingerprints: []string{"0000000000000000"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRuleset(t, nil, Rule{Name: "r", Match: tc.match, Deny: ModeEnforce})
-			d := s.Decide(&who, texts, []string{print})
+			d := s.Decide(&who, texts, []string{own})
 			require.Equal(t, tc.want, len(d.Rules) == 1)
 			require.Equal(t, tc.want, d.Refusals.Err() != nil)
 		})
@@ -147,10 +147,26 @@ func TestFingerprintIsTheSameForQueriesThatDifferInValuesOnly(t *testing.T) {
 		{`rate(x{job="a"}[5m])`, `rate( x{job="b"}[1h] )`, `rate(x{job="a"}[5m] offset 1d)`},
 		{`topk(3, x > 5)`, `topk(10, x > 7)`},
 		{`label_replace(x, "a", "b", "c", "d")`, `label_replace(x, "e", "f", "g", "h")`},
-		{`sum by (job) (x)`}, {`sum by (pod) (x)`}, {`sum without (job) (x)`}, {`sum(x) by (job, pod)`},
-		{`x{job="a"}`}, {`x{job=~"a"}`}, {`y{job="a"}`}, {`x{pod="a"}`},
-		{`a + b`}, {`a - b`}, {`a + on(x) b`}, {`a + ignoring(x) b`}, {`a + on(x) group_left b`}, {`a + on(x) group_left(y) b`},
-		{`a > b`}, {`a > bool b`}, {`(a + b) * c`}, {`a + b * c`}, {`-a`}, {`max_over_time(a[1h:1m])`, `max_over_time(a[2h:])`},
+		{`sum by (job) (x)`},
+		{`sum by (pod) (x)`},
+		{`sum without (job) (x)`},
+		{`sum(x) by (job, pod)`},
+		{`x{job="a"}`},
+		{`x{job=~"a"}`},
+		{`y{job="a"}`},
+		{`x{pod="a"}`},
+		{`a + b`},
+		{`a - b`},
+		{`a + on(x) b`},
+		{`a + ignoring(x) b`},
+		{`a + on(x) group_left b`},
+		{`a + on(x) group_left(y) b`},
+		{`a > b`},
+		{`a > bool b`},
+		{`(a + b) * c`},
+		{`a + b * c`},
+		{`-a`},
+		{`max_over_time(a[1h:1m])`, `max_over_time(a[2h:])`},
 	}
 	seen := map[string]string{}
 	for _, group := range same {

@@ -91,7 +91,9 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 		},
 		{
 			LimitPoints, func(o *Options, m Mode) { o.Points = Bound{m, 60} },
-			Evaluation{Start: time.Unix(-1<<55, 0), End: time.Unix(1<<55, 0), Step: 1}, "", `a`, []string{"a range query of 2147483648 steps"},
+			Evaluation{Start: time.Unix(-1<<55, 0), End: time.Unix(1<<55, 0), Step: 1},
+			"", `a`,
+			[]string{"a range query of 2147483648 steps"},
 		},
 		{
 			LimitMinStep, func(o *Options, m Mode) { o.MinStep = DurationBound{m, 15 * time.Second} }, steps(time.Hour, 15*time.Second), `a`, "", nil,
@@ -107,11 +109,13 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 		},
 		{
 			LimitRange, func(o *Options, m Mode) { o.Range = DurationBound{m, day} }, instant(),
-			`max_over_time(a[23h:1m])`, `max_over_time(rate(a[1h])[23h30m:1m])`, []string{"reads 1d30m of samples"},
+			`max_over_time(a[23h:1m])`, `max_over_time(rate(a[1h])[23h30m:1m])`,
+			[]string{"reads 1d30m of samples"},
 		},
 		{
 			LimitRange, func(o *Options, m Mode) { o.Range = DurationBound{m, day} }, instant(),
-			`rate(a[12h + 12h])`, `rate(a[12h * 3])`, []string{"reads 1d12h of samples"},
+			`rate(a[12h + 12h])`, `rate(a[12h * 3])`,
+			[]string{"reads 1d12h of samples"},
 		},
 		{
 			LimitRange, func(o *Options, m Mode) { o.Range = DurationBound{m, day} }, instant(), `a offset 10d`, `a - a offset 10d`, []string{"10d"},
@@ -129,8 +133,10 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 	} {
 		for _, mode := range Modes() {
 			p := newPolicy(t, func(o *Options) {
-				*o = Options{QueryBytes: o.QueryBytes, QueryOperators: o.QueryOperators, RegexSize: o.RegexSize, RequestBytesMax: 1, ParametersMax: 1,
-					ExprDepth: Bound{Max: 1}, Selectors: Bound{Max: 1}, TopK: Bound{Max: 1}, Points: Bound{Max: 1}, SubqueryPoints: Bound{Max: 1}}
+				*o = Options{
+					QueryBytes: o.QueryBytes, QueryOperators: o.QueryOperators, RegexSize: o.RegexSize, RequestBytesMax: 1, ParametersMax: 1,
+					ExprDepth: Bound{Max: 1}, Selectors: Bound{Max: 1}, TopK: Bound{Max: 1}, Points: Bound{Max: 1}, SubqueryPoints: Bound{Max: 1},
+				}
 				tc.set(o, mode)
 			})
 			p.tenant = "team-a"

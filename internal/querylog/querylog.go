@@ -180,7 +180,8 @@ func (l *Log) run() {
 			flush()
 		}
 		_, err = w.Write(append(line, '\n'))
-		if pending++; err != nil || len(l.entries) == 0 {
+		pending++
+		if err != nil || len(l.entries) == 0 {
 			flush()
 		}
 	}

@@ -5,7 +5,6 @@ package querylog
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -154,7 +153,7 @@ func FuzzRead(f *testing.F) {
 			n++
 			require.NotNil(t, e)
 		})
-		require.NoError(t, err, fmt.Sprint(len(text)))
+		require.NoError(t, err)
 		require.Equal(t, n, stats.Entries)
 		require.LessOrEqual(t, stats.Entries+stats.Rules+stats.Broken, strings.Count(text, "\n")+1)
 	})
