@@ -99,13 +99,22 @@ type walker struct {
 	query     *Query
 	hash      *fingerprint
 	evalRange time.Duration // of the matrix selector whose vector selector is next
+	// stack has a frame for each node around; looking at all of them at each
+	// node would take time that grows with the square of a chain.
+	stack []frame
+}
+
+type frame struct {
+	depth  int             // of the node
+	chain  parser.ItemType // its operator, if it is binary
+	around subqueryContext // with the node
 }
 
 // Visit implements parser.Visitor. It names every node type rather than trust a
 // default, because parser.Walk panics on children of a type it does not know.
 func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
 	if node != nil {
-		w.query.depth = max(w.query.depth, depth(path)+1)
+		w.query.depth = max(w.query.depth, w.top().depth+1)
 	}
 	switch n := node.(type) {
 	case nil:
@@ -114,16 +123,17 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 			return nil, fmt.Errorf("it has an empty %T", path[len(path)-1])
 		}
 		w.hash.word(")")
+		w.stack = w.stack[:len(w.stack)-1]
 		return nil, nil
 	case *parser.VectorSelector:
-		w.selector(n, path)
+		w.selector(n)
 		return nil, nil
 	case *parser.MatrixSelector:
 		w.evalRange = n.Range
 		w.query.dynamic = w.query.dynamic || n.RangeExpr != nil
 		w.hash.word("[")
 	case *parser.SubqueryExpr:
-		w.subquery(n, path)
+		w.subquery(n)
 	case *parser.AggregateExpr:
 		w.aggregation(n)
 	case *parser.BinaryExpr:
@@ -140,49 +150,52 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 	default:
 		return nil, fmt.Errorf("it has a node of the unknown type %T", node)
 	}
+	w.push(node)
 	return w, nil
 }
 
-// depth of a path. In a + b + c the parser nests to the left; such a chain is
+// push enters a node. In a + b + c the parser nests to the left; such a chain is
 // long, not deep.
-func depth(path []parser.Node) int {
-	n := 0
-	var chain parser.ItemType
-	for _, node := range path {
-		b, ok := node.(*parser.BinaryExpr)
-		if ok && b.Op == chain {
-			continue
-		}
-		chain = 0
-		if ok {
-			chain = b.Op
-		}
-		n++
+func (w *walker) push(node parser.Node) {
+	f := w.top()
+	b, ok := node.(*parser.BinaryExpr)
+	if !ok || b.Op != f.chain {
+		f.depth++
 	}
-	return n
+	f.chain = 0
+	if ok {
+		f.chain = b.Op
+	}
+	if s, ok := node.(*parser.SubqueryExpr); ok {
+		f.around.enter(s)
+	}
+	w.stack = append(w.stack, f)
 }
 
-func (w *walker) selector(n *parser.VectorSelector, path []parser.Node) {
+func (w *walker) top() frame {
+	if len(w.stack) == 0 {
+		return frame{}
+	}
+	return w.stack[len(w.stack)-1]
+}
+
+func (w *walker) selector(n *parser.VectorSelector) {
 	w.hash.matchers(n.LabelMatchers)
 	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil
 	w.query.selectors = append(w.query.selectors, selector{
 		matchers: n.LabelMatchers,
 		implied:  n.BypassEmptyMatcherCheck && !hasNameMatcher(n.LabelMatchers),
-		reach:    reachOf(n, path, w.evalRange),
+		reach:    reachOf(n, w.top().around, w.evalRange),
 	})
 	w.evalRange = 0
 }
 
-func (w *walker) subquery(n *parser.SubqueryExpr, path []parser.Node) {
+func (w *walker) subquery(n *parser.SubqueryExpr) {
 	w.hash.word("[:")
 	w.query.dynamic = w.query.dynamic || n.RangeExpr != nil || n.StepExpr != nil || n.OriginalOffsetExpr != nil
-	w.query.subqueries = append(w.query.subqueries, subqueryOf(n, path))
-}
-
-func subqueryOf(n *parser.SubqueryExpr, path []parser.Node) subquery {
-	around := contextOf(path)
+	around := w.top().around
 	around.enter(n)
-	return subquery{ranges: around.ranges, step: n.Step, pinned: around.anchor != anchorEvaluation}
+	w.query.subqueries = append(w.query.subqueries, subquery{ranges: around.ranges, step: n.Step, pinned: around.anchor != anchorEvaluation})
 }
 
 func (w *walker) aggregation(n *parser.AggregateExpr) {

@@ -44,16 +44,6 @@ type subqueryContext struct {
 	offset, ranges time.Duration
 }
 
-func contextOf(path []parser.Node) subqueryContext {
-	var c subqueryContext
-	for _, node := range path {
-		if n, ok := node.(*parser.SubqueryExpr); ok {
-			c.enter(n)
-		}
-	}
-	return c
-}
-
 func (c *subqueryContext) enter(n *parser.SubqueryExpr) {
 	a, at := anchorOf(n.Timestamp, n.StartOrEnd)
 	if a != anchorEvaluation {
@@ -88,10 +78,9 @@ func anchorOf(at *int64, startOrEnd parser.ItemType) (anchor, int64) {
 }
 
 // reachOf mirrors getTimeRangesForSelector of Prometheus's engine.
-func reachOf(n *parser.VectorSelector, path []parser.Node, evalRange time.Duration) reach {
+func reachOf(n *parser.VectorSelector, around subqueryContext, evalRange time.Duration) reach {
 	var r reach
 	if r.anchor, r.at = anchorOf(n.Timestamp, n.StartOrEnd); r.anchor == anchorEvaluation {
-		around := contextOf(path)
 		r.anchor, r.at = around.anchor, around.at
 		r.back += around.offset.Milliseconds() + around.ranges.Milliseconds()
 		r.ahead -= around.offset.Milliseconds()

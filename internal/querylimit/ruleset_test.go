@@ -321,6 +321,20 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// BenchmarkAnalyzeChain walks the longest chain that is ever parsed: its time must
+// grow with its length, not with the square.
+func BenchmarkAnalyzeChain(b *testing.B) {
+	for _, n := range []int{MaxQueryOperators / 10, MaxQueryOperators} {
+		expr := mustParse(b, "a"+strings.Repeat("+a", n))
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				Analyze("", expr)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/operator")
+		})
+	}
+}
+
 func BenchmarkAnalyzer(b *testing.B) {
 	p := newPolicy(b, nil)
 	const text = `histogram_quantile(0.99, sum by (le, job) (rate(http_request_duration_seconds_bucket{job=~"api|web"}[5m])))`
