@@ -95,3 +95,58 @@ scrape_configs:
 		})
 	}
 }
+
+func TestDropRulesOfAFileAreReloadedAndATargetCanOptOut(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		// The path's series are new when they appear.
+		fmt.Fprintf(w, "unread 1\nkept 1\nlate{after=%q} 1\n", r.URL.Query().Get("after"))
+	}))
+	defer target.Close()
+	address, err := url.Parse(target.URL)
+	require.NoError(t, err)
+	rules := filepath.Join(t.TempDir(), "rules.yml")
+	write := func(name string) {
+		require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil, `name: own
+rules:
+- {id: drop-%s, class: unused, source_labels: [__name__], regex: %s, reason: nobody reads it}
+`, name, name), 0o644))
+	}
+	config := func(after string) string {
+		return fmt.Sprintf(`
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: judged, params: {after: [%[2]q]}, static_configs: [{targets: [%[1]q]}]}
+- {job_name: left-alone, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: "off"}}]}
+`, address.Host, after)
+	}
+	write("unread")
+	p := prometheus(t, t.TempDir(), config("start"), "--guard.drop-rules="+rules, "--web.enable-lifecycle")
+	jobs := func(series string) string {
+		return get(t, p.url+"/api/v1/label/job/values?match[]="+url.QueryEscape(series)).body
+	}
+	require.Eventually(t, func() bool { return strings.Contains(jobs("kept"), `["judged","left-alone"]`) }, 20*time.Second, 200*time.Millisecond)
+	require.Contains(t, jobs("unread"), `["left-alone"]`)
+	require.Contains(t, jobs("late"), `["judged","left-alone"]`)
+
+	reload := func() int {
+		resp, err := http.Post(p.url+"/-/reload", "", nil)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	require.NoError(t, os.WriteFile(rules, []byte("name: own\nrules: [{id: x}]\n"), 0o644))
+	require.Equal(t, http.StatusInternalServerError, reload())
+	require.Contains(t, p.out.String(), rules+": line 2")
+
+	write("late")
+	require.NoError(t, os.WriteFile(p.configFile(), []byte(config("reload")), 0o644))
+	require.Equal(t, http.StatusOK, reload())
+	require.Eventually(t, func() bool {
+		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "own", "rule": "drop-late"}) == 1
+	}, 20*time.Second, 200*time.Millisecond)
+
+	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=recomended").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "--guard.drop-rules=recomended is none of minimal, recommended, aggressive, off")
+}

@@ -52,7 +52,7 @@ func TestSeriesThatThePoolDroppedIsNotCounted(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	c := NewCounted(mustCompile(t, Profile{Name: "test", Rules: []Rule{nameless}}), reg)
 	require.True(t, c.Apply(labels.EmptyLabels()).IsEmpty())
-	require.Zero(t, testutil.ToFloat64(c.dropped[0]))
+	require.Zero(t, testutil.ToFloat64(c.current.Load().dropped[0]))
 }
 
 func TestNilCountedDropsNothing(t *testing.T) {
@@ -65,4 +65,24 @@ func TestApplyAllocatesNothing(t *testing.T) {
 	c := NewCounted(mustCompile(t, mustProfile(t, ProfileMinimal)), prometheus.NewRegistry())
 	lset := labels.FromStrings("__name__", "container_tasks_state", "job", "kubelet")
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Apply(lset) }))
+}
+
+func TestReplacedRulesDropAndCountFromThenOn(t *testing.T) {
+	rule := func(name string) *Dropper {
+		d, err := Compile(Profile{Name: "own", Rules: []Rule{{
+			ID: "drop-" + name, Class: ClassUnused, SourceLabels: []string{"__name__"}, Regex: name, Reason: "nobody reads it",
+		}}})
+		require.NoError(t, err)
+		return d
+	}
+	c := NewCounted(rule("a"), nil)
+	a, b := labels.FromStrings("__name__", "a"), labels.FromStrings("__name__", "b")
+	require.True(t, c.Apply(a).IsEmpty())
+	require.Equal(t, b, c.Apply(b))
+	c.Replace(rule("b"))
+	require.Equal(t, a, c.Apply(a))
+	require.True(t, c.Apply(b).IsEmpty())
+	for _, id := range []string{"drop-a", "drop-b"} {
+		require.Equal(t, 1.0, testutil.ToFloat64(c.dropped.WithLabelValues("own", id)))
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/internal/relabel"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
 
@@ -25,6 +24,7 @@ type Flags struct {
 	walReplay  walreplay.Limit
 	replayPath string
 	dropRules  string
+	dropped    *relabel.Counted
 }
 
 // Values of --guard.wal-replay.
@@ -41,8 +41,8 @@ func AddFlags(a *kingpin.Application) *Flags {
 		Default("auto").SetValue(&f.walReplay)
 	a.Flag("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream. Server mode only.").
 		Default(replayParallel).EnumVar(&f.replayPath, replayParallel, replayUpstream)
-	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), " or ")+".").
-		Default(relabel.ProfileMinimal).EnumVar(&f.dropRules, relabel.ProfileNames()...)
+	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. Targets with the label __promguard_drop_rules__=off are left alone.").
+		Default(relabel.ProfileMinimal).StringVar(&f.dropRules)
 	return f
 }
 
@@ -59,21 +59,3 @@ func (f *Flags) CapWALReplay(concurrency *int, logger *slog.Logger, reg promethe
 
 // ParallelWALReplay reports whether the WAL is not replayed by upstream's code.
 func (f *Flags) ParallelWALReplay() bool { return f.replayPath == replayParallel }
-
-// DropSeries returns what is applied to the labels of each series that a
-// scrape meets for the first time, or nil if nothing is to be dropped. Empty
-// labels mean that the series is dropped.
-func (f *Flags) DropSeries(reg prometheus.Registerer) (func(labels.Labels) labels.Labels, error) {
-	if f.dropRules == relabel.ProfileOff {
-		return nil, nil
-	}
-	profile, err := relabel.ProfileByName(f.dropRules)
-	if err != nil {
-		return nil, err
-	}
-	dropper, err := relabel.Compile(profile)
-	if err != nil {
-		return nil, fmt.Errorf("drop rules %s: %w", f.dropRules, err)
-	}
-	return relabel.NewCounted(dropper, reg).Apply, nil
-}

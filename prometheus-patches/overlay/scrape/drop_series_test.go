@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// A scrape pool of one target that exposes what DropSeries may drop.
+// A scrape pool of two targets that expose what DropSeries may drop.
 func TestDropSeriesSeesEachSeriesOnceAfterThePoolsOwnRelabelling(t *testing.T) {
 	var scrapes atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -62,11 +62,14 @@ scrape_configs:
 	require.NoError(t, err)
 	groups := make(chan map[string][]*targetgroup.Group, 1)
 	groups <- map[string][]*targetgroup.Group{"test": {{
-		Targets: []model.LabelSet{{model.AddressLabel: model.LabelValue(address.Host)}},
+		Targets: []model.LabelSet{
+			{model.AddressLabel: model.LabelValue(address.Host)},
+			{model.AddressLabel: model.LabelValue(address.Host), "instance": "left alone", dropRulesLabel: "off"},
+		},
 	}}}
 	go func() { _ = manager.Run(groups) }()
 
-	require.Eventually(t, func() bool { return scrapes.Load() >= 3 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return scrapes.Load() >= 6 }, 20*time.Second, 10*time.Millisecond)
 	require.EqualValues(t, 1, seen.Load(), "a dropped series is remembered, not judged again")
 	require.Zero(t, sawOwnDrop.Load(), "what the pool itself drops never gets here")
 
@@ -76,6 +79,11 @@ scrape_configs:
 	names, _, err := q.LabelValues(t.Context(), labels.MetricName, nil)
 	require.NoError(t, err)
 	require.Contains(t, names, "kept")
-	require.NotContains(t, names, "unwanted")
 	require.NotContains(t, names, "own_drop")
+	instances, _, err := q.LabelValues(t.Context(), "instance", nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "unwanted"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"left alone"}, instances, "a target can say that the rules are not for it")
+	all, _, err := q.LabelNames(t.Context(), nil)
+	require.NoError(t, err)
+	require.NotContains(t, all, dropRulesLabel)
 }
