@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,6 +54,7 @@ type walReplay struct {
 	progress *replayProgress // Lives on when the rest of the replay is garbage.
 	units    []*replayUnit
 	free     chan *replayBatch // As many batches as may be in flight.
+	inFlight atomic.Int64      // Bytes that were read into those that are.
 	toSplit  chan *replayBatch
 	ordered  chan *replayBatch
 	toRoute  chan *replayBatch
@@ -72,6 +74,10 @@ var errOddReplay = errors.New("the log has something that is left to the sequent
 // Most goroutines of a kind. More do not help: framing and sequencing are
 // sequential, and each batch costs memory.
 const replayMaxGoroutines = 16
+
+// replayInFlightBytes is from how many bytes of log in flight on no more are read:
+// only when records are much longer than batches.
+const replayInFlightBytes = 16 << 20
 
 // replayUnit is what upstream replays with one call of loadWAL: the checkpoint
 // or a segment.
@@ -114,8 +120,10 @@ func (u *replayUnknown) add(ref chunks.HeadSeriesRef, kind uint8) {
 // again for later batches.
 type replayBatch struct {
 	unit       *replayUnit
+	kept       int // Bytes of a buffer that are kept.
 	raw        []byte
 	base       int64 // Position of raw in its file.
+	size       int   // Of raw, when it was sent.
 	read       int   // Bytes that were read for it.
 	atEnd      bool  // Of its file.
 	lastOfUnit bool
@@ -149,26 +157,45 @@ type replayBatchEvent struct {
 	extra  replayExtra
 }
 
-// begin makes the batch ready for what was read into it.
-func (b *replayBatch) begin() {
-	clear(b.records)
-	clear(b.series)
-	clear(b.stones)
-	clear(b.exemplars)
-	clear(b.metadata)
-	clear(b.events)
-	clear(b.created)
-	clear(b.exemplify)
-	b.records, b.series, b.stones = b.records[:0], b.series[:0], b.stones[:0]
-	b.exemplars, b.metadata = b.exemplars[:0], b.metadata[:0]
-	b.events, b.created, b.exemplify = b.events[:0], b.created[:0], b.exemplify[:0]
+// replayKeptBytes is how much all batches together keep of each of their
+// buffers. What long records need beyond that is given back.
+const replayKeptBytes = 64 << 20
+
+// emptied returns s without elements, for later use if it takes no more bytes
+// than kept.
+func emptied[T any](s []T, kept int) []T {
+	var zero T
+	if cap(s)*int(unsafe.Sizeof(zero)) > kept {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// reset takes everything out of a batch that nobody needs any more.
+func (b *replayBatch) reset() {
+	kept := b.kept
+	b.raw = emptied(b.raw, kept)
+	b.records, b.series, b.stones = emptied(b.records, kept), emptied(b.series, kept), emptied(b.stones, kept)
+	b.exemplars, b.metadata = emptied(b.exemplars, kept), emptied(b.metadata, kept)
+	b.events, b.created, b.exemplify = emptied(b.events, kept), emptied(b.created, kept), emptied(b.exemplify, kept)
 	for i := range b.shards {
 		s := &b.shards[i]
-		clear(s.extras)
-		s.runs, s.samples, s.extras = s.runs[:0], s.samples[:0], s.extras[:0]
+		s.runs, s.extras = emptied(s.runs, kept/len(b.shards)), emptied(s.extras, kept/len(b.shards))
+	}
+	for i, block := range b.blocks {
+		if kept -= len(block); kept < 0 {
+			clear(b.blocks[i:])
+			b.blocks = b.blocks[:i]
+			break
+		}
 	}
 	b.block, b.blockAt = 0, 0
 	b.stop, b.err = false, nil
+}
+
+// begin makes the batch ready for those who wait for it.
+func (b *replayBatch) begin() {
 	b.split, b.routed = make(chan struct{}), make(chan struct{})
 	b.left.Store(int32(len(b.shards)) + 1)
 }
@@ -253,6 +280,7 @@ func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, e
 	if err := r.publish(); err != nil {
 		return false, r.discard(err)
 	}
+	r.progress.finish()
 	return true, err
 }
 
@@ -296,7 +324,7 @@ func (r *walReplay) run() {
 	inFlight := 2*r.decoders + 2
 	r.free = make(chan *replayBatch, inFlight)
 	for range inFlight {
-		r.free <- &replayBatch{shards: make([]replayShard, r.refs.shards)}
+		r.free <- &replayBatch{kept: replayKeptBytes / inFlight, shards: make([]replayShard, r.refs.shards)}
 	}
 	r.toSplit = make(chan *replayBatch, inFlight)
 	r.ordered = make(chan *replayBatch, inFlight)
@@ -373,8 +401,22 @@ func (r *walReplay) decode() {
 // release gives a batch back when the last of those who need it has done so.
 func (r *walReplay) release(b *replayBatch) {
 	if b.left.Add(-1) == 0 {
+		r.inFlight.Add(-int64(b.size))
+		b.reset()
 		r.free <- b
 	}
+}
+
+// nextBatch waits for a batch to read into.
+func (r *walReplay) nextBatch() *replayBatch {
+	var idle []*replayBatch
+	for len(idle) == 0 || r.inFlight.Load() > replayInFlightBytes {
+		idle = append(idle, <-r.free)
+	}
+	for _, b := range idle[1:] {
+		r.free <- b
+	}
+	return idle[0]
 }
 
 // canonicalError reads the unit as upstream does and returns upstream's error.

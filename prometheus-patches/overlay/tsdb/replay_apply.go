@@ -4,6 +4,7 @@
 package tsdb
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -18,22 +19,42 @@ import (
 // takes several at once: fetching a series, its chunk and its appender from
 // memory costs more than appending to them.
 const (
-	replayBlockSamples = 84              // A block takes 2 KiB.
-	replayPageSamples  = 8 * 84          // Of a page that is applied at once.
-	replayParkedBlocks = 48 << 20 / 2048 // Over all appliers.
-	replayParkedExtras = 20_000          // Of one applier.
+	replayBlockWords   = 254             // A block takes 2 KiB.
+	replayPageSamples  = 1024            // Of a page that is applied at once.
+	replayParkedBlocks = 96 << 20 / 2048 // Over all appliers.
+	replayParkedExtras = 20_000          // Over all appliers.
+
+	replayRunWords = 2  // Of a parked run, before its values.
+	replayDenseRun = 12 // Samples per run from which on looking for them beats sorting.
 )
 
+// replayBlock holds parked runs: a word with the place, the length and the kind of
+// each, one with its time, and its values.
 type replayBlock struct {
-	next    *replayBlock
-	n       int
-	samples [replayBlockSamples]replaySample
+	next  *replayBlock
+	n     int
+	words [replayBlockWords]uint64
 }
 
-// replayParked is the samples that wait at a page, in the order of the log.
+// replaySample is a parked sample as it is applied.
+type replaySample struct {
+	t    int64
+	v    uint64 // As that of a replayRun.
+	kind uint8
+}
+
+// replayParked is the runs that wait at a page, in the order of the log, with n
+// samples.
 type replayParked struct {
 	first, last *replayBlock
 	n           int
+}
+
+// parkedRun is one of them.
+type parkedRun struct {
+	at, kind uint8
+	t        int64
+	values   []uint64
 }
 
 // replayCounts is what replayed records do to the head as a whole. The head gets
@@ -72,7 +93,9 @@ type replayApplier struct {
 	blocks int // That are not free.
 	budget int
 
-	sorted []replaySample
+	runs    []parkedRun // Of the page that is applied.
+	fetched int64
+	sorted  []replaySample // Room for its samples.
 }
 
 func newReplayApplier(r *walReplay, number, inFlight int) *replayApplier {
@@ -89,7 +112,7 @@ func newReplayApplier(r *walReplay, number, inFlight int) *replayApplier {
 			useHistogramST:  h.opts.EnableHistogramSTEncoding.Load(),
 			storeST:         h.opts.EnableSTStorage.Load(),
 		},
-		xor:    r.encodesXOR(),
+		xor:    r.encodesXOR() && h.opts.SamplesPerChunk >= 4,
 		counts: newReplayCounts(),
 		budget: replayParkedBlocks / r.refs.shards,
 	}
@@ -106,33 +129,34 @@ func (a *replayApplier) run() {
 	if !a.r.broken.Load() {
 		a.r.guard(a.flush)
 	}
-	a.dirty, a.free, a.sorted, a.extras = nil, nil, nil, nil
+	a.dirty, a.free, a.runs, a.sorted, a.extras = nil, nil, nil, nil, nil
 }
 
 // take parks the samples of a batch.
 func (a *replayApplier) take(s *replayShard) {
 	base := uint64(len(a.extras))
 	a.extras = append(a.extras, s.extras...)
-	for i, run := range s.runs {
-		to := len(s.samples)
-		if i+1 < len(s.runs) {
-			to = s.runs[i+1].from
+	for i := range s.runs {
+		run := &s.runs[i]
+		if run.kind != replayFloat {
+			run.v += base
 		}
-		a.park(run.page, s.samples[run.from:to], base)
+		a.park(run)
 	}
-	if a.blocks > a.budget || len(a.extras) > replayParkedExtras {
+	if a.blocks > a.budget || len(a.extras) > replayParkedExtras/a.r.refs.shards {
 		a.flush()
 	}
 }
 
-func (a *replayApplier) park(p *replayPage, samples []replaySample, base uint64) {
-	parked := &p.parked
+func (a *replayApplier) park(run *replayRun) {
+	parked := &run.page.parked
 	if parked.n == 0 {
-		a.dirty = append(a.dirty, p)
+		a.dirty = append(a.dirty, run.page)
 	}
-	parked.n += len(samples)
-	for len(samples) > 0 {
-		if parked.last == nil || parked.last.n == replayBlockSamples {
+	parked.n += int(run.n)
+	values := run.values
+	for at, left := int(run.at), int(run.n); left > 0; {
+		if parked.last == nil || parked.last.n+replayRunWords >= replayBlockWords {
 			block := a.block()
 			if parked.last == nil {
 				parked.first = block
@@ -142,17 +166,24 @@ func (a *replayApplier) park(p *replayPage, samples []replaySample, base uint64)
 			parked.last = block
 		}
 		block := parked.last
-		n := copy(block.samples[block.n:], samples)
-		for i := block.n; base > 0 && i < block.n+n; i++ {
-			if block.samples[i].kind != replayFloat {
-				block.samples[i].v += base
+		words := block.words[block.n:]
+		n := min(left, len(words)-replayRunWords)
+		words[0] = uint64(at) | uint64(n)<<8 | uint64(run.kind)<<16
+		words[1] = uint64(run.t)
+		words = words[replayRunWords : replayRunWords+n]
+		if values == nil {
+			words[0] = run.v
+		} else {
+			for i := range words {
+				words[i] = binary.BigEndian.Uint64(values)
+				values = values[min(int(run.stride), len(values)):]
 			}
 		}
-		block.n += n
-		samples = samples[n:]
+		block.n += replayRunWords + n
+		at, left = at+n, left-n
 	}
 	if parked.n >= replayPageSamples {
-		a.apply(p)
+		a.apply(run.page)
 	}
 }
 
@@ -181,10 +212,79 @@ func (a *replayApplier) apply(p *replayPage) {
 	if p.parked.n == 0 {
 		return
 	}
-	var ends [replayPageRefs]int32
+	if cap(a.sorted) < p.parked.n {
+		a.sorted = make([]replaySample, p.parked.n+replayPageSamples)
+	}
+	if a.collect(&p.parked); p.parked.n >= replayDenseRun*len(a.runs) {
+		a.applyDense(p)
+	} else {
+		a.applySparse(p)
+	}
 	for block := p.parked.first; block != nil; block = block.next {
-		for i := range block.samples[:block.n] {
-			ends[block.samples[i].at]++
+		a.blocks--
+	}
+	p.parked.last.next = a.free
+	a.free = p.parked.first
+	p.parked = replayParked{}
+}
+
+// collect lists the parked runs.
+func (a *replayApplier) collect(p *replayParked) {
+	a.runs = a.runs[:0]
+	for block := p.first; block != nil; block = block.next {
+		for words := block.words[:block.n]; len(words) > 0; {
+			n := replayRunWords + int(words[0]>>8&0xff)
+			a.runs = append(a.runs, parkedRun{at: uint8(words[0]), kind: uint8(words[0] >> 16), t: int64(words[1]), values: words[replayRunWords:n]})
+			words = words[n:]
+		}
+	}
+}
+
+// applyDense looks for each series' samples in all runs.
+func (a *replayApplier) applyDense(p *replayPage) {
+	a.fetch(p)
+	for i, series := range &p.series {
+		samples := a.sorted[:0]
+		for j := range a.runs {
+			run := &a.runs[j]
+			if k := uint(i) - uint(run.at); k < uint(len(run.values)) {
+				samples = append(samples, replaySample{t: run.t, v: run.values[k], kind: run.kind})
+			}
+		}
+		if len(samples) > 0 {
+			a.applySeries(series, samples)
+		}
+	}
+}
+
+// fetch reads what applying needs of the series, of one after the other, so that
+// the processor waits for many of them at once.
+func (a *replayApplier) fetch(p *replayPage) {
+	var sum int64
+	for _, ms := range &p.series {
+		if ms != nil {
+			sum += ms.nextAt
+		}
+	}
+	for _, ms := range &p.series {
+		if ms != nil && ms.headChunks != nil {
+			sum += ms.headChunks.maxTime
+		}
+	}
+	for _, ms := range &p.series {
+		if ms != nil && ms.app != nil {
+			sum += int64(chunkenc.Fetch(ms.app))
+		}
+	}
+	a.fetched = sum
+}
+
+// applySparse sorts the samples by series first.
+func (a *replayApplier) applySparse(p *replayPage) {
+	var ends [replayPageRefs]int32
+	for _, run := range a.runs {
+		for i := range run.values {
+			ends[int(run.at)+i]++
 		}
 	}
 	var sum int32
@@ -192,22 +292,14 @@ func (a *replayApplier) apply(p *replayPage) {
 		ends[i] = sum
 		sum += n
 	}
-	if cap(a.sorted) < p.parked.n {
-		a.sorted = make([]replaySample, p.parked.n+replayPageSamples)
-	}
-	sorted := a.sorted[:p.parked.n]
-	for block := p.parked.first; block != nil; block = block.next {
-		for i := range block.samples[:block.n] {
-			s := &block.samples[i]
-			sorted[ends[s.at]] = *s
-			ends[s.at]++
+	sorted := a.sorted[:sum]
+	for _, run := range a.runs {
+		for i, v := range run.values {
+			end := &ends[int(run.at)+i]
+			sorted[*end] = replaySample{t: run.t, v: v, kind: run.kind}
+			*end++
 		}
-		a.blocks--
 	}
-	p.parked.last.next = a.free
-	a.free = p.parked.first
-	p.parked = replayParked{}
-
 	var from int32
 	for i, to := range ends {
 		if from < to {
@@ -228,16 +320,19 @@ func (a *replayApplier) applySeries(ms *memSeries, samples []replaySample) {
 	}
 }
 
-// floats appends floats to the chunk that the series has, up to the first sample
-// that is more than that, and returns how many it has dealt with.
+// floats appends floats, up to the first sample that is more than that, and
+// returns how many it has dealt with. It cuts chunks as memSeries.append does.
 func (a *replayApplier) floats(ms *memSeries, samples []replaySample) int {
 	c := ms.headChunks
-	if !a.xor || c == nil || ms.lastHistogramValue != nil || ms.lastFloatHistogramValue != nil || value.IsStaleNaN(ms.lastValue) ||
-		c.chunk.Encoding() != chunkenc.EncXOR || !a.xorRun.Begin(ms.app) {
+	if !a.xor || ms.lastHistogramValue != nil || ms.lastFloatHistogramValue != nil || value.IsStaleNaN(ms.lastValue) {
 		return 0
 	}
 	run := &a.xorRun
+	if c != nil && (c.chunk.Encoding() != chunkenc.EncXOR || !run.Begin(ms.app)) {
+		return 0
+	}
 	minTime, maxTime, last := a.counts.minTime, a.counts.maxTime, math.Float64bits(ms.lastValue)
+	quarter, most := a.opts.samplesPerChunk/4, 2*a.opts.samplesPerChunk-1
 	i := 0
 	for ; i < len(samples); i++ {
 		s := &samples[i]
@@ -247,10 +342,14 @@ func (a *replayApplier) floats(ms *memSeries, samples []replaySample) int {
 		if s.t <= ms.mmMaxTime {
 			continue
 		}
-		if c.maxTime < s.t {
-			if n := run.NumSamples(); s.t >= ms.nextAt || n == a.opts.samplesPerChunk/4 || n >= 2*a.opts.samplesPerChunk ||
-				n >= math.MaxUint16 || run.NumBytes() > chunkenc.MaxBytesPerXORChunkBeforeAppend {
-				break
+		if c == nil || c.maxTime < s.t {
+			if c == nil {
+				c = a.cut(ms, s.t)
+			} else if n := run.NumSamples(); s.t >= ms.nextAt || n == quarter || n > most || run.NumBytes() > chunkenc.MaxBytesPerXORChunkBeforeAppend {
+				if a.full(ms, c, s.t) {
+					run.End()
+					c = a.cut(ms, s.t)
+				}
 			}
 			run.Append(s.t, s.v)
 			c.maxTime = s.t
@@ -258,10 +357,41 @@ func (a *replayApplier) floats(ms *memSeries, samples []replaySample) int {
 		}
 		minTime, maxTime = min(minTime, s.t), max(maxTime, s.t)
 	}
-	run.End()
+	if c != nil {
+		run.End()
+	}
 	ms.lastValue = math.Float64frombits(last)
 	a.counts.minTime, a.counts.maxTime = minTime, maxTime
 	return i
+}
+
+// full reports whether a sample at t goes into the next chunk.
+func (a *replayApplier) full(ms *memSeries, c *memChunk, t int64) bool {
+	if a.xorRun.NumBytes() > chunkenc.MaxBytesPerXORChunkBeforeAppend {
+		return true
+	}
+	n := a.xorRun.NumSamples()
+	if n == a.opts.samplesPerChunk/4 {
+		ms.nextAt = computeChunkEndTime(c.minTime, c.maxTime, ms.nextAt, 4)
+	}
+	return t >= ms.nextAt || n >= 2*a.opts.samplesPerChunk
+}
+
+// replayChunkStart is what a new chunk consists of, in one object.
+type replayChunkStart struct {
+	memChunk
+	chunkenc.XORStart
+}
+
+// cut gives the series a new chunk, with the run begun on it.
+func (a *replayApplier) cut(ms *memSeries, t int64) *memChunk {
+	start := &replayChunkStart{memChunk: memChunk{minTime: t, maxTime: math.MinInt64}}
+	c := ms.pushHeadChunk(&start.memChunk)
+	c.chunk, ms.app = start.Start()
+	ms.nextAt = rangeForTimestamp(t, a.opts.chunkRange)
+	a.appended(ms, true)
+	a.xorRun.Begin(ms.app)
+	return c
 }
 
 // one applies a sample or an event of any kind.

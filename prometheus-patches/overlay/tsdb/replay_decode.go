@@ -7,12 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"math/bits"
 
 	"github.com/dennwc/varint"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/encoding"
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/util/compression"
 )
@@ -36,13 +38,16 @@ const (
 	replayDelete // The series is deleted.
 )
 
-// replaySample is one sample, or an event in the life of a series, on its way to
-// the applier that owns the series.
-type replaySample struct {
-	t    int64
-	v    uint64 // The bits of the value, or the position of the extra.
-	at   uint8  // Place of the series in its page.
-	kind uint8
+// replayRun is samples of one time, of neighbours in a page, on their way to the
+// applier that owns the page; or one event in the life of a series.
+type replayRun struct {
+	page   *replayPage
+	t      int64
+	v      uint64 // The value of a float without values, or the position of the extra.
+	values []byte // A value of 8 bytes each stride bytes.
+	at, n  uint8  // Places in the page.
+	kind   uint8
+	stride uint8
 }
 
 // replayExtra is what a sample has besides a float.
@@ -57,17 +62,10 @@ type replayExtra struct {
 	mmapped, ooomap []*mmappedChunk
 }
 
-// replayShard is what a batch has for one applier: samples in the order of the
-// log, in runs of samples whose series share a page.
+// replayShard is what a batch has for one applier, in the order of the log.
 type replayShard struct {
-	runs    []replayRun
-	samples []replaySample
-	extras  []replayExtra
-}
-
-type replayRun struct {
-	page *replayPage
-	from int // In samples; the run ends where the next one starts.
+	runs   []replayRun
+	extras []replayExtra
 }
 
 // replayDecoder decodes batches; each belongs to one goroutine.
@@ -76,14 +74,11 @@ type replayDecoder struct {
 	dec  record.Decoder
 	zstd compression.DecodeBuffer
 
-	b     *replayBatch
-	page  *replayPage // Of the run that is open.
-	shard *replayShard
+	b *replayBatch
 
 	samples []record.RefSample
 	hists   []record.RefHistogramSample
 	fhists  []record.RefFloatHistogramSample
-	series  []record.RefSeries
 }
 
 func newReplayDecoder(r *walReplay) *replayDecoder {
@@ -104,13 +99,7 @@ func (d *replayDecoder) add(b *replayBatch, rec []byte) (err error) {
 		r.data = rec
 	case record.Series:
 		r.from = int32(len(b.series))
-		if d.series, err = d.dec.Series(rec, d.series[:0]); err != nil {
-			return err
-		}
-		for i := range d.series {
-			b.series = append(b.series, d.newSeries(d.series[i]))
-			d.series[i].Labels = labels.EmptyLabels()
-		}
+		err = d.seriesRecord(b, rec[1:])
 		r.to = int32(len(b.series))
 	case record.Tombstones:
 		r.from = int32(len(b.stones))
@@ -127,26 +116,55 @@ func (d *replayDecoder) add(b *replayBatch, rec []byte) (err error) {
 	default:
 		// Counted, and ignored as upstream does.
 	}
+	if err != nil {
+		return err
+	}
 	b.records = append(b.records, r)
-	return err
+	return nil
 }
 
-func (d *replayDecoder) newSeries(s record.RefSeries) replaySeries {
+// seriesRecord accepts what record.Decoder accepts.
+func (d *replayDecoder) seriesRecord(b *replayBatch, p []byte) error {
+	for len(p) > 0 {
+		if len(p) < 8 {
+			return encoding.ErrInvalidSize
+		}
+		ref := chunks.HeadSeriesRef(binary.BigEndian.Uint64(p))
+		p = p[8:]
+		lset, n := verbatimLabels(p)
+		if n == 0 {
+			dec := encoding.Decbuf{B: p}
+			lset = d.dec.DecodeLabels(&dec)
+			if err := dec.Err(); err != nil {
+				return err
+			}
+			n = len(p) - dec.Len()
+		}
+		p = p[n:]
+		b.series = append(b.series, d.newSeries(ref, lset))
+	}
+	return nil
+}
+
+func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) replaySeries {
 	shardHash := uint64(0)
 	if d.r.h.opts.EnableSharding {
-		shardHash = labels.StableHash(s.Labels)
+		shardHash = labels.StableHash(lset)
 	}
-	ms := newMemSeries(s.Labels, s.Ref, shardHash, d.r.h.opts.IsolationDisabled, false)
+	ms := newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
 	ms.nextAt = 0 // As upstream's reset leaves it.
 	ms.mmMaxTime = math.MinInt64
-	return replaySeries{series: ms, hash: s.Labels.Hash()}
+	return replaySeries{series: ms, hash: lset.Hash()}
 }
 
 // route decodes the samples of a batch whose series records the sequencer has
 // seen, drops those that are in m-mapped chunks, and hands the rest out to the
 // appliers.
 func (d *replayDecoder) route(b *replayBatch) error {
-	d.b, d.page, d.shard = b, nil, nil
+	d.b = b
+	defer func() {
+		d.samples, d.hists, d.fhists = emptied(d.samples, b.kept), emptied(d.hists, b.kept), emptied(d.fhists, b.kept)
+	}()
 	events := b.events
 	for i := range b.records {
 		number := b.first + uint64(i)
@@ -173,18 +191,14 @@ func (d *replayDecoder) route(b *replayBatch) error {
 	return nil
 }
 
-// to opens a run of the page's samples.
-func (d *replayDecoder) to(p *replayPage) *replayShard {
-	if d.page != p {
-		d.page, d.shard = p, &d.b.shards[p.shard]
-		d.shard.runs = append(d.shard.runs, replayRun{page: p, from: len(d.shard.samples)})
-	}
-	return d.shard
+func (d *replayDecoder) emit(run replayRun) {
+	s := &d.b.shards[run.page.shard]
+	s.runs = append(s.runs, run)
 }
 
 func (d *replayDecoder) emitExtra(p *replayPage, at int, t int64, kind uint8, e replayExtra) {
-	s := d.to(p)
-	s.samples = append(s.samples, replaySample{t: t, v: uint64(len(s.extras)), at: uint8(at), kind: kind})
+	s := &d.b.shards[p.shard]
+	s.runs = append(s.runs, replayRun{page: p, t: t, v: uint64(len(s.extras)), at: uint8(at), n: 1, kind: kind})
 	s.extras = append(s.extras, e)
 }
 
@@ -194,7 +208,8 @@ func (d *replayDecoder) event(e replayBatchEvent) {
 }
 
 // samplesV1 is the hot path: the record of one scrape. It accepts exactly what
-// record.Decoder accepts.
+// record.Decoder accepts. Series that were scraped together mostly have references
+// in a row, so that a page's samples are dropped, or handed on, at once.
 func (d *replayDecoder) samplesV1(rec []byte, number uint64) error {
 	p := rec[1:]
 	if len(p) == 0 {
@@ -208,46 +223,93 @@ func (d *replayDecoder) samplesV1(rec []byte, number uint64) error {
 	p = p[16:]
 	var (
 		minValidTime = d.r.minValidTime
-		refs         = d.r.refs
-		page         *replayPage
-		pageNumber   = uint64(math.MaxUint64)
+		known        = replayKnown{t: math.MinInt64}
 	)
 	for len(p) > 0 {
-		dref, dtime, n := shortDeltas(p)
-		if n == 0 {
-			if dref, dtime, n = longDeltas(p); n == 0 {
-				return errReplaySamples
-			}
+		dref, dtime, head := shortDeltas(p)
+		n := 1
+		if head > 0 {
+			n = neighbours(p, head)
+		} else if dref, dtime, head = longDeltas(p); head == 0 {
+			return errReplaySamples
 		}
-		p = p[n:]
-		if len(p) < 8 {
+		stride := head + 8
+		if len(p) < stride {
 			return errReplaySamples
 		}
 		t := baseTime + (int64(dtime>>1) ^ -int64(dtime&1))
 		if t < minValidTime {
-			p = p[8:]
+			p = p[n*stride:]
 			continue
 		}
 		ref := uint64(baseRef + (int64(dref>>1) ^ -int64(dref&1)))
-		if ref>>replayPageBits != pageNumber {
-			pageNumber = ref >> replayPageBits
-			page = refs.page(chunks.HeadSeriesRef(ref))
+		at := int(ref & replayPageMask)
+		n = min(n, replayPageRefs-at)
+		if known.t != t || known.number != ref>>replayPageBits {
+			known.look(d.r.refs, ref, t, number)
 		}
-		if page != nil {
-			at := ref & replayPageMask
-			if page.createdBy[at].Load()-1 < number {
-				if t > page.mmMaxTime[at] {
-					s := d.to(page)
-					s.samples = append(s.samples, replaySample{t: t, v: binary.BigEndian.Uint64(p), at: uint8(at)})
+		for n > 0 {
+			k := min(n, bits.TrailingZeros64(^(known.mmapped >> at)))
+			if k == 0 {
+				if k = min(n, bits.TrailingZeros64(^(known.newer >> at))); k > 0 {
+					d.emit(replayRun{page: known.page, t: t, values: p[head:], at: uint8(at), n: uint8(k), stride: uint8(stride)})
+				} else {
+					k = 1
+					d.odd(chunks.HeadSeriesRef(ref&^replayPageMask|uint64(at)), t, number, replayFloat,
+						replayExtra{v: math.Float64frombits(binary.BigEndian.Uint64(p[head:]))})
 				}
-				p = p[8:]
-				continue
 			}
+			p = p[k*stride:]
+			n, at = n-k, at+k
 		}
-		d.odd(chunks.HeadSeriesRef(ref), t, number, replayFloat, replayExtra{v: math.Float64frombits(binary.BigEndian.Uint64(p))})
-		p = p[8:]
 	}
 	return nil
+}
+
+// replayKnown is what is known about the references of a page, in samples of one
+// time of one record: a bit for each.
+type replayKnown struct {
+	page    *replayPage // Nil if there is none.
+	number  uint64      // Of the page.
+	t       int64
+	mmapped uint64 // In m-mapped chunks: to be dropped.
+	newer   uint64 // For the applier. The others are odd.
+}
+
+func (k *replayKnown) look(refs *replayRefs, ref uint64, t int64, record uint64) {
+	*k = replayKnown{page: refs.page(chunks.HeadSeriesRef(ref)), number: ref >> replayPageBits, t: t}
+	if k.page == nil {
+		return
+	}
+	plain := k.page.plain.Load()
+	if k.page.newest.Load() > record {
+		return
+	}
+	k.mmapped = k.page.mmappedAt(t) & plain
+	k.newer = plain &^ k.mmapped
+}
+
+// neighbours returns how many samples from the start of p on, the first of which
+// has a head of so many bytes, are of one time and of references in a row. It may
+// return too few.
+func neighbours(p []byte, head int) int {
+	stride := head + 8
+	if len(p) < 2*stride || p[0]&1 != 0 { // An odd integer is a negative one.
+		return 1
+	}
+	const step = 2                  // Between the encoded integers of neighbours.
+	mask := uint32(1)<<(8*head) - 1 // All bits of a head of 4 bytes.
+	want := binary.LittleEndian.Uint32(p) & mask
+	most := min(1+int(0x7e-want&0x7e)/step, len(p)/stride) // Up to the carry into the next byte.
+	n := 1
+	for p = p[stride:]; n < most; n++ {
+		want += step
+		if binary.LittleEndian.Uint32(p)&mask != want {
+			break
+		}
+		p = p[stride:]
+	}
+	return n
 }
 
 // shortDeltas returns the two encoded integers at the start of p and how many
@@ -306,9 +368,8 @@ func (d *replayDecoder) histograms(rec []byte, number uint64) (err error) {
 	if d.hists, err = d.dec.HistogramSamples(rec, d.hists[:0]); err != nil {
 		return err
 	}
-	for i, s := range d.hists {
+	for _, s := range d.hists {
 		d.odd(s.Ref, s.T, number, replayHistogram, replayExtra{st: s.ST, h: s.H})
-		d.hists[i].H = nil
 	}
 	return nil
 }
@@ -317,9 +378,8 @@ func (d *replayDecoder) floatHistograms(rec []byte, number uint64) (err error) {
 	if d.fhists, err = d.dec.FloatHistogramSamples(rec, d.fhists[:0]); err != nil {
 		return err
 	}
-	for i, s := range d.fhists {
+	for _, s := range d.fhists {
 		d.odd(s.Ref, s.T, number, replayFloatHistogram, replayExtra{st: s.ST, fh: s.FH})
-		d.fhists[i].FH = nil
 	}
 	return nil
 }
@@ -343,8 +403,7 @@ func (d *replayDecoder) odd(ref chunks.HeadSeriesRef, t int64, number uint64, ki
 		return
 	}
 	if kind == replayFloat {
-		s := d.to(p)
-		s.samples = append(s.samples, replaySample{t: t, v: math.Float64bits(e.v), at: uint8(at)})
+		d.emit(replayRun{page: p, t: t, v: math.Float64bits(e.v), at: uint8(at), n: 1})
 		return
 	}
 	d.emitExtra(p, at, t, kind, e)

@@ -78,7 +78,7 @@ func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, e
 	base := int64(0) // Position of carry in the file.
 	size := int64(0) // Of what was read so far.
 	for {
-		b := <-r.free
+		b := r.nextBatch()
 		if r.stopped.Load() {
 			r.free <- b
 			return false, nil
@@ -111,6 +111,8 @@ func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, e
 		base += int64(end)
 		b.raw = b.raw[:end]
 		b.lastOfUnit = b.atEnd && last
+		b.size = len(b.raw)
+		r.inFlight.Add(int64(b.size))
 		done := b.atEnd // Once it is sent, the batch belongs to others.
 		b.begin()
 		r.ordered <- b
@@ -124,8 +126,11 @@ func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, e
 // readInto appends up to n bytes of f to buf; fewer mean that f is at its end.
 func readInto(f io.Reader, buf []byte, n int) ([]byte, error) {
 	at := len(buf)
-	if cap(buf) < at+n+replayLogPageSize {
-		grown := make([]byte, at, at+n+replayLogPageSize)
+	if need := at + n + replayLogPageSize; cap(buf) < need {
+		if at > n { // A long record: it may go on, and must not be copied each time.
+			need += at
+		}
+		grown := make([]byte, at, need)
 		copy(grown, buf)
 		buf = grown
 	}

@@ -77,6 +77,9 @@ func (r *walReplay) loadMmappedChunks() error {
 		}
 		files[i] = nil
 	}
+	for _, p := range r.refs.pages {
+		p.setMmMaxTimes()
+	}
 	return nil
 }
 

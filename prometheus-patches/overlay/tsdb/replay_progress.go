@@ -56,6 +56,10 @@ func (p *replayProgress) now() WALReplayProgress {
 	}
 }
 
+// finish says that nothing is left to be done, also when the log is damaged and
+// the rest of it was not read.
+func (p *replayProgress) finish() { p.total.Store(p.done.Load()) }
+
 // setProgress makes p what the status tells; nil ends that.
 func (h *Head) setProgress(p *replayProgress) {
 	s := h.stats.WALReplayStatus

@@ -21,7 +21,7 @@ func (r *walReplay) publish() error {
 	}
 	counts := r.sum()
 	r.fillStripes()
-	h.postings.AddBulk(r.index.postings, r.decoders)
+	h.postings.AddBulk(r.index.postings)
 	if len(counts.deleted) > 0 {
 		h.postings.Delete(counts.deleted, counts.affected)
 	}

@@ -5,6 +5,7 @@ package tsdb
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -42,6 +43,12 @@ type replayPage struct {
 	// series is written before createdBy, once for each reference.
 	series [replayPageRefs]*memSeries
 
+	// plain has a bit for each reference that createdBy has a record of; newest is
+	// at least the last of these records, and written before.
+	plain, newest atomic.Uint64
+	// minMmMaxTime and maxMmMaxTime are of mmMaxTime.
+	minMmMaxTime, maxMmMaxTime int64
+
 	number uint64 // Of the page: its first reference is number << replayPageBits.
 	shard  int    // The applier that owns the page.
 
@@ -52,6 +59,37 @@ type replayPage struct {
 // ref returns the reference at a place of the page.
 func (p *replayPage) ref(i int) chunks.HeadSeriesRef {
 	return chunks.HeadSeriesRef(p.number<<replayPageBits | uint64(i))
+}
+
+// create makes the reference at a place of the page one of the series, which a
+// record created.
+func (p *replayPage) create(i int, series *memSeries, record uint64) {
+	p.series[i] = series
+	p.createdBy[i].Store(record)
+	p.newest.Store(record)
+	p.plain.Or(1 << i)
+}
+
+// mmappedAt has a bit for each reference of which m-mapped chunks have the samples
+// of a time.
+func (p *replayPage) mmappedAt(t int64) (mask uint64) {
+	switch {
+	case t <= p.minMmMaxTime:
+		return math.MaxUint64
+	case t > p.maxMmMaxTime:
+		return 0
+	}
+	for i, end := range p.mmMaxTime {
+		if t <= end {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// setMmMaxTimes is to be called when mmMaxTime is complete.
+func (p *replayPage) setMmMaxTimes() {
+	p.minMmMaxTime, p.maxMmMaxTime = slices.Min(p.mmMaxTime[:]), slices.Max(p.mmMaxTime[:])
 }
 
 type replayDir [replayDirPages]atomic.Pointer[replayPage]
@@ -103,6 +141,7 @@ func (r *replayRefs) addPage(ref chunks.HeadSeriesRef) *replayPage {
 	for i := range p.mmMaxTime {
 		p.mmMaxTime[i] = math.MinInt64
 	}
+	p.setMmMaxTimes()
 	dirs[number>>replayDirBits][number&(replayDirPages-1)].Store(p)
 	r.pages = append(r.pages, p)
 	return p
@@ -211,6 +250,7 @@ func (r *replayRefs) change(ref chunks.HeadSeriesRef, record uint64, f func(*rep
 	e.from = record
 	f(&e)
 	h.events = append(h.events, e)
+	p.plain.And(^(uint64(1) << i))
 	p.createdBy[i].Store(replaySpecial)
 }
 

@@ -184,9 +184,8 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return errOddReplay // Two series of one reference.
 	}
 	s.index.add(rs, place)
-	p.series[i] = rs.series
 	s.counts.attach(rs.series, p.mmapped.of(i), s.r.oooMmapped[ref])
-	p.createdBy[i].Store(s.next)
+	p.create(i, rs.series, s.next)
 	b.created = append(b.created, rs.series)
 	return nil
 }

@@ -151,6 +151,7 @@ type replayGenerator struct {
 	snapshot     bool
 	isolationOff bool
 	damaged      bool
+	dense        bool // Series have references in a row, and are scraped together.
 
 	now      int64
 	nextRef  uint64
@@ -180,6 +181,7 @@ func newReplayGenerator(t *testing.T, seed int64, dir string) *replayGenerator {
 		snapshot:     rnd.Intn(10) == 0,
 		isolationOff: rnd.Intn(2) == 0,
 		damaged:      rnd.Intn(3) == 0,
+		dense:        rnd.Intn(2) == 0,
 		now:          int64(rnd.Intn(3)-1) * 2000,
 		nextRef:      1,
 		lsetOf:       map[chunks.HeadSeriesRef]labels.Labels{},
@@ -197,6 +199,9 @@ func newReplayGenerator(t *testing.T, seed int64, dir string) *replayGenerator {
 		b.Add("instance", strings.Repeat("i", i%3)+strconv.Itoa(i%4))
 		if i%5 != 0 {
 			b.Add("le", strconv.Itoa(i))
+		}
+		if i%11 == 0 { // Of the lengths at which an encoding takes more bytes.
+			b.Add("long", strings.Repeat("x", []int{127, 128, 254, 255, 300}[rnd.Intn(5)]))
 		}
 		b.Sort()
 		g.lsets = append(g.lsets, b.Labels())
@@ -331,7 +336,10 @@ func (g *replayGenerator) seriesRecord() {
 			lset = b.Labels()
 		}
 		ref := chunks.HeadSeriesRef(g.nextRef)
-		g.nextRef += 1 + uint64(g.rnd.Intn(3))
+		g.nextRef++
+		if !g.dense {
+			g.nextRef += uint64(g.rnd.Intn(3))
+		}
 		if g.chance(50) {
 			g.nextRef += uint64(g.rnd.Intn(1 << 19))
 		}
@@ -392,10 +400,13 @@ func (g *replayGenerator) float() float64 {
 func (g *replayGenerator) samples() []record.RefSample {
 	samples := make([]record.RefSample, 0, 100)
 	n := 1 + g.rnd.Intn(100)
-	if g.chance(2) && len(g.live) > 0 {
+	if (g.dense || g.chance(2)) && len(g.live) > 0 {
 		// A scrape: neighbours at one time.
 		ts := g.time()
 		from := g.rnd.Intn(len(g.live))
+		if g.dense && g.chance(2) {
+			from, n = 0, len(g.live)
+		}
 		for _, ref := range g.live[from:min(from+n, len(g.live))] {
 			samples = append(samples, record.RefSample{Ref: ref, ST: g.startTime(), T: ts, V: g.float()})
 		}

@@ -24,17 +24,28 @@ type XORRun struct {
 	tDelta uint64
 }
 
-// Begin reports whether the appender is one of an XOR chunk that has two samples
-// or more; others are left to the appender.
+// XORStart is a new chunk and its appender, which live equally long, in one
+// object.
+type XORStart struct {
+	chunk XORChunk
+	app   xorAppender
+}
+
+// Start returns what NewXORChunk and its Appender do. It may be called once.
+func (s *XORStart) Start() (Chunk, Appender) {
+	s.chunk.b.stream = make([]byte, chunkHeaderSize, chunkAllocationSize)
+	s.app = xorAppender{b: &s.chunk.b, t: math.MinInt64, leading: 0xff}
+	return &s.chunk, &s.app
+}
+
+// Begin reports whether the appender is one of an XOR chunk; others are left
+// alone.
 func (r *XORRun) Begin(app Appender) bool {
 	a, ok := app.(*xorAppender)
-	if !ok || len(a.b.stream) <= chunkHeaderSize {
+	if !ok {
 		return false
 	}
 	r.num = int(binary.BigEndian.Uint16(a.b.stream))
-	if r.num < 2 {
-		return false
-	}
 	r.a, r.stream = a, a.b.stream
 	r.acc, r.n = 0, 0
 	if free := uint(a.b.count); free > 0 {
@@ -44,6 +55,16 @@ func (r *XORRun) Begin(app Appender) bool {
 	}
 	r.t, r.v, r.tDelta = a.t, math.Float64bits(a.v), a.tDelta
 	return true
+}
+
+// Fetch reads what Begin and Append need first. Fetching many chunks before the
+// first is appended to lets the processor wait for all of them at once.
+func Fetch(app Appender) (sum uint64) {
+	if a, ok := app.(*xorAppender); ok {
+		s := a.b.stream
+		sum = a.tDelta + uint64(s[0]) + uint64(s[len(s)-1])
+	}
+	return sum
 }
 
 // NumSamples returns the samples of the chunk.
@@ -56,6 +77,10 @@ func (r *XORRun) NumBytes() int { return len(r.stream) + int(r.n+7)/8 }
 // than math.MaxUint16.
 func (r *XORRun) Append(t int64, v uint64) {
 	tDelta := uint64(t - r.t)
+	if r.num < 2 {
+		r.start(t, v, tDelta)
+		return
+	}
 	switch dod := int64(tDelta - r.tDelta); {
 	case dod == 0 && v == r.v:
 		r.put(0, 2)
@@ -77,6 +102,27 @@ func (r *XORRun) Append(t int64, v uint64) {
 	r.value(v)
 	r.t, r.v, r.tDelta = t, v, tDelta
 	r.num++
+}
+
+// start appends the first or the second sample.
+func (r *XORRun) start(t int64, v, tDelta uint64) {
+	var buf [binary.MaxVarintLen64]byte
+	if r.num == 0 {
+		tDelta = 0
+		r.bytes(binary.AppendVarint(buf[:0], t))
+		r.putLong(v, 64)
+	} else {
+		r.bytes(binary.AppendUvarint(buf[:0], tDelta))
+		r.value(v)
+	}
+	r.t, r.v, r.tDelta = t, v, tDelta
+	r.num++
+}
+
+func (r *XORRun) bytes(p []byte) {
+	for _, b := range p {
+		r.put(uint64(b), 8)
+	}
 }
 
 func (r *XORRun) value(v uint64) {
