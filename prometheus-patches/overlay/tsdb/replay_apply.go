@@ -6,6 +6,7 @@ package tsdb
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -93,8 +94,8 @@ type replayApplier struct {
 	blocks int // That are not free.
 	budget int
 
-	runs    []parkedRun // Of the page that is applied.
-	fetched int64
+	runs    []parkedRun    // Of the page that is applied.
+	fetched int64          // Keeps the compiler from leaving out what is fetched.
 	sorted  []replaySample // Room for its samples.
 }
 
@@ -215,8 +216,9 @@ func (a *replayApplier) apply(p *replayPage) {
 	if cap(a.sorted) < p.parked.n {
 		a.sorted = make([]replaySample, p.parked.n+replayPageSamples)
 	}
-	if a.collect(&p.parked); p.parked.n >= replayDenseRun*len(a.runs) {
-		a.applyDense(p)
+	places := a.collect(&p.parked)
+	if p.parked.n >= replayDenseRun*len(a.runs) {
+		a.applyDense(p, places)
 	} else {
 		a.applySparse(p)
 	}
@@ -228,22 +230,28 @@ func (a *replayApplier) apply(p *replayPage) {
 	p.parked = replayParked{}
 }
 
-// collect lists the parked runs.
-func (a *replayApplier) collect(p *replayParked) {
+// collect lists the parked runs, and returns a bit for each place that they have
+// samples of. The series of the others may not be looked at: they may just be
+// created.
+func (a *replayApplier) collect(p *replayParked) (places uint64) {
 	a.runs = a.runs[:0]
 	for block := p.first; block != nil; block = block.next {
 		for words := block.words[:block.n]; len(words) > 0; {
 			n := replayRunWords + int(words[0]>>8&0xff)
-			a.runs = append(a.runs, parkedRun{at: uint8(words[0]), kind: uint8(words[0] >> 16), t: int64(words[1]), values: words[replayRunWords:n]})
+			run := parkedRun{at: uint8(words[0]), kind: uint8(words[0] >> 16), t: int64(words[1]), values: words[replayRunWords:n]}
+			places |= (1<<len(run.values) - 1) << run.at
+			a.runs = append(a.runs, run)
 			words = words[n:]
 		}
 	}
+	return places
 }
 
 // applyDense looks for each series' samples in all runs.
-func (a *replayApplier) applyDense(p *replayPage) {
-	a.fetch(p)
-	for i, series := range &p.series {
+func (a *replayApplier) applyDense(p *replayPage, places uint64) {
+	a.fetch(p, places)
+	for ; places != 0; places &= places - 1 {
+		i := bits.TrailingZeros64(places)
 		samples := a.sorted[:0]
 		for j := range a.runs {
 			run := &a.runs[j]
@@ -251,28 +259,29 @@ func (a *replayApplier) applyDense(p *replayPage) {
 				samples = append(samples, replaySample{t: run.t, v: run.values[k], kind: run.kind})
 			}
 		}
-		if len(samples) > 0 {
-			a.applySeries(series, samples)
-		}
+		a.applySeries(p.series[i], samples)
 	}
 }
 
 // fetch reads what applying needs of the series, of one after the other, so that
 // the processor waits for many of them at once.
-func (a *replayApplier) fetch(p *replayPage) {
-	var sum int64
-	for _, ms := range &p.series {
-		if ms != nil {
-			sum += ms.nextAt
-		}
+func (a *replayApplier) fetch(p *replayPage, places uint64) {
+	var all [replayPageRefs]*memSeries
+	series := all[:0]
+	for ; places != 0; places &= places - 1 {
+		series = append(series, p.series[bits.TrailingZeros64(places)])
 	}
-	for _, ms := range &p.series {
-		if ms != nil && ms.headChunks != nil {
+	var sum int64
+	for _, ms := range series {
+		sum += ms.nextAt
+	}
+	for _, ms := range series {
+		if ms.headChunks != nil {
 			sum += ms.headChunks.maxTime
 		}
 	}
-	for _, ms := range &p.series {
-		if ms != nil && ms.app != nil {
+	for _, ms := range series {
+		if ms.app != nil {
 			sum += int64(chunkenc.Fetch(ms.app))
 		}
 	}
