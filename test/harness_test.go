@@ -254,6 +254,16 @@ func prometheus(t *testing.T, data, config string, flags ...string) *server {
 	}, flags...)...)
 }
 
+// configFile is the file that a Prometheus reads its configuration from.
+func (s *server) configFile() string {
+	for _, arg := range s.cmd.Args {
+		if file, ok := strings.CutPrefix(arg, "--config.file="); ok {
+			return file
+		}
+	}
+	return ""
+}
+
 // guardServer is the guard and the address of its own metrics.
 type guardServer struct {
 	*server
