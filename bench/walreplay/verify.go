@@ -110,6 +110,14 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 	return nil
 }
 
+// verifyFlags keep a server from changing its head, and from refusing or cutting
+// what is more than others may ask for.
+var verifyFlags = []string{
+	"--storage.tsdb.block-reload-interval=8760h",
+	"--guard.api-timeout=0", "--guard.min-client-rate=off", "--guard.read-memory-budget=off", "--guard.response-max-bytes=off",
+	"--guard.metadata-max-results=off", "--guard.metadata-max-bytes=off",
+}
+
 // startForVerify replays a copy under a binary and leaves it running, so that it
 // changes nothing: it scrapes nothing, and does not compact, which would cut the
 // head.
@@ -118,7 +126,7 @@ func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *d
 		return nil, err
 	}
 	// A binary that does not know a flag would not start.
-	for _, flag := range []string{"--storage.tsdb.block-reload-interval=8760h", "--guard.api-timeout=0"} {
+	for _, flag := range verifyFlags {
 		name, _, _ := strings.Cut(flag, "=")
 		given := slices.ContainsFunc(b.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
 		if !given && b.Accepts(ctx, flag) {

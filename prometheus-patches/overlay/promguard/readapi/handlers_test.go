@@ -477,6 +477,31 @@ func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
 	}
 }
 
+// deadlines is a connection that remembers until when it may be written to.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.until = t
+	return nil
+}
+
+func TestSmallPieceHasAsMuchTimeAsALargeOne(t *testing.T) {
+	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	handler := limited(t, Options{MinClientRate: 32 << 10}).API("/series", func(w http.ResponseWriter, _ *http.Request) {
+		for _, size := range []int{writeChunk, 1} {
+			// The kernel may still hold all that the client has not read yet.
+			_, err := w.Write(make([]byte, size))
+			require.NoError(t, err)
+			require.WithinDuration(t, time.Now().Add(writeGrace+2*time.Second), d.until, time.Second/2)
+		}
+	})
+	handler(d, httptest.NewRequest(http.MethodGet, "/series", http.NoBody))
+	require.Equal(t, http.StatusOK, d.Code)
+}
+
 func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	h := limited(t, Options{Timeout: time.Minute, EnableStop: true})
 	entered := make(chan struct{})

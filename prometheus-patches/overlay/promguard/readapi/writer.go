@@ -84,7 +84,7 @@ func (w *writer) Write(p []byte) (int, error) {
 			return written, err
 		}
 		chunk := p[written:min(written+writeChunk, len(p))]
-		w.expect(len(chunk))
+		w.expect()
 		long := w.read.Wait()
 		n, err := w.ResponseWriter.Write(chunk)
 		written += n
@@ -105,13 +105,15 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 }
 
-// expect bounds how long the next n bytes may take.
-func (w *writer) expect(n int) {
+// expect bounds how long what is written next may take. That is not in proportion
+// to its size: what was written before may fill the buffers of the connection, and
+// a client that reads steadily makes room in them by tens of KiB at a time.
+func (w *writer) expect() {
 	if rate := w.handlers.opts.MinClientRate; rate > 0 {
 		w.mtx.Lock()
 		defer w.mtx.Unlock()
 		if w.ctx.Err() == nil { // Else unblock has set the last deadline.
-			w.setWriteDeadline(time.Now().Add(writeGrace + time.Duration(n)*time.Second/time.Duration(rate)))
+			w.setWriteDeadline(time.Now().Add(writeGrace + writeChunk*time.Second/time.Duration(rate)))
 		}
 	}
 }
