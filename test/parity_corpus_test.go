@@ -79,10 +79,23 @@ var unsorted = []string{
 }
 
 var selectors = [][]string{
-	{`app_temperature_celsius`}, {`app_text`, `app_value`}, {`{__name__=~"app_.*",job="app",instance="10.0.0.1:8080"}`},
-	{`{job="app"}`}, {`app_none`}, {`{"app.utf8 name"}`, `app_text`}, {`app_latency_seconds_bucket{le=~"0.*"}`, `app_gone`, `app_gaps`},
-	{`{le!="",job="app"}`}, {`app_requests_total{path!~"/p/[1-9]"}`}, {`app_text{text=~".*quoted.*"}`},
-	{``}, {`{}`}, {`{a=""}`}, {`sum(app_text)`}, {`app_text`, `{`}, {`{a=~"("}`}, {"\xff"},
+	{`app_temperature_celsius`},
+	{`app_text`, `app_value`},
+	{`{__name__=~"app_.*",job="app",instance="10.0.0.1:8080"}`},
+	{`{job="app"}`},
+	{`app_none`},
+	{`{"app.utf8 name"}`, `app_text`},
+	{`app_latency_seconds_bucket{le=~"0.*"}`, `app_gone`, `app_gaps`},
+	{`{le!="",job="app"}`},
+	{`app_requests_total{path!~"/p/[1-9]"}`},
+	{`app_text{text=~".*quoted.*"}`},
+	{``},
+	{`{}`},
+	{`{a=""}`},
+	{`sum(app_text)`},
+	{`app_text`, `{`},
+	{`{a=~"("}`},
+	{"\xff"},
 }
 
 func endpoints(d dataset) []endpoint {
@@ -152,7 +165,7 @@ func endpoints(d dataset) []endpoint {
 
 	search := []string{
 		"", form("search[]", "app"), form("search[]", "app_re", "search[]", "lat"), form("search[]", "APP", "case_sensitive", "false"), form("search[]", "app", "case_sensitive", "x"),
-		form("search[]", "tempreature", "fuzz_threshold", "50", "sort_by", "score", "include_score", "true"), form("search[]", "app", "fuzz_threshold", "101"), form("search[]", "app", "fuzz_alg", "none"),
+		form("search[]", "temprature_", "fuzz_threshold", "50", "sort_by", "score", "include_score", "true"), form("search[]", "app", "fuzz_threshold", "101"), form("search[]", "app", "fuzz_alg", "none"),
 		form("search[]", "app", "fuzz_alg", "subsequence", "fuzz_threshold", "10"), form("search[]", "app", "fuzz_alg", "jarowinkler", "fuzz_threshold", "80", "sort_by", "alpha"),
 		form("search[]", "app", "sort_by", "alpha", "sort_dir", "dsc", "limit", "7"), form("sort_by", "score"), form("sort_dir", "asc"), form("search[]", "app", "sort_by", "alpha", "sort_dir", "up"),
 		form("search[]", "app", "limit", "501"), form("search[]", "app", "limit", "0"), form("search[]", "app", "limit", "x"), form("search[]", "app", "limit", "20", "batch_size", "3", "sort_by", "alpha"), form("search[]", "app", "batch_size", "0"),
@@ -277,9 +290,9 @@ func corpus(t *testing.T, d dataset) []request {
 		}
 	}
 	out = append(out, request{method: http.MethodHead, target: "/-/healthy"}, request{method: http.MethodHead, target: "/-/ready"}, request{method: http.MethodDelete, target: "/-/ready"},
-		request{method: http.MethodGet, target: api + "/notifications/live", endless: true}, request{method: http.MethodHead, target: api + "/notifications/live", endless: true})
-	// A form of more than the 10 MiB that net/http reads.
-	out = append(out, request{method: http.MethodPost, target: api + "/query", headers: []string{formType}, body: "query=1&pad=" + strings.Repeat("x", 10<<20)})
+		request{method: http.MethodGet, target: api + "/notifications/live", endless: true}, request{method: http.MethodHead, target: api + "/notifications/live", endless: true},
+		// A form of more than the 10 MiB that net/http reads.
+		request{method: http.MethodPost, target: api + "/query", headers: []string{formType}, body: "query=1&pad=" + strings.Repeat("x", 10<<20)})
 	return append(out, remoteReads(t, d)...)
 }
 
@@ -403,8 +416,10 @@ func changes(t *testing.T, d dataset) []request {
 		post(admin+"/delete_series?"+form("match[]", "app_value", "start", unix(d.edge.Add(-30*time.Minute)), "end", unix(d.end)), ""),
 		{method: http.MethodPut, target: admin + "/delete_series?" + form("match[]", `app_text{text="é"}`)},
 		{method: http.MethodGet, target: api + "/query?" + form("query", `{__name__=~"app_value|app_text"}[4h]`, "time", unix(d.end))},
-		post(admin+"/clean_tombstones", ""), {method: http.MethodPut, target: admin + "/clean_tombstones"},
-		post(admin+"/snapshot?skip_head=x", ""), post(admin+"/snapshot?skip_head=true", ""), {method: http.MethodPut, target: admin + "/snapshot"},
+		post(admin+"/clean_tombstones", ""),
+		{method: http.MethodPut, target: admin + "/clean_tombstones"},
+		post(admin+"/snapshot?skip_head=x", ""), post(admin+"/snapshot?skip_head=true", ""),
+		{method: http.MethodPut, target: admin + "/snapshot"},
 		{method: http.MethodGet, target: api + "/query?" + form("query", `{__name__=~"app_value|app_text"}[4h]`, "time", unix(d.end))},
 	}
 	for _, path := range []string{"/-/reload", admin + "/snapshot", admin + "/delete_series", admin + "/clean_tombstones"} {

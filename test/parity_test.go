@@ -125,8 +125,10 @@ func (c *comparison) compareBadReload(t *testing.T, setup paritySetup) {
 	good, err := os.ReadFile(setup.config)
 	require.NoError(t, err)
 	notified := []request{
-		{method: http.MethodPost, target: "/-/reload"}, {method: http.MethodGet, target: api + "/notifications"},
-		{method: http.MethodGet, target: api + "/notifications/live", endless: true}, {method: http.MethodGet, target: api + "/status/config"},
+		{method: http.MethodPost, target: "/-/reload"},
+		{method: http.MethodGet, target: api + "/notifications"},
+		{method: http.MethodGet, target: api + "/notifications/live", endless: true},
+		{method: http.MethodGet, target: api + "/status/config"},
 	}
 	for _, config := range []string{"nonsense: 1\n", "global: {scrape_interval: 0s, evaluation_interval: x}\n", string(good) + "- nonsense\n", string(good)} {
 		require.NoError(t, os.WriteFile(setup.config, []byte(config), 0o644))
@@ -138,7 +140,7 @@ func (c *comparison) compareBadReload(t *testing.T, setup paritySetup) {
 func (c *comparison) requireEveryRoute(t *testing.T) {
 	t.Helper()
 	asked := map[string]float64{}
-	for _, line := range strings.Split(get(t, c.group[0].url+"/metrics").body, "\n") {
+	for line := range strings.SplitSeq(get(t, c.group[0].url+"/metrics").body, "\n") {
 		if found := routeCount.FindStringSubmatch(line); found != nil {
 			n, err := strconv.ParseFloat(found[2], 64)
 			require.NoError(t, err)
@@ -196,7 +198,7 @@ var message = regexp.MustCompile(`level=(\w+) .*?msg=("(?:[^"\\]|\\.)*"|\S+)`)
 func messages(log string) map[string]bool {
 	found := map[string]bool{}
 	for line := range strings.Lines(log) {
-		if m := message.FindStringSubmatch(line); m != nil && m[1] != "DEBUG" {
+		if m := message.FindStringSubmatch(line); len(m) > 1 && m[1] != "DEBUG" {
 			found[m[1]+" "+m[2]] = true
 		}
 	}

@@ -146,7 +146,7 @@ scrape_configs:
 		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "own", "rule": "drop-late"}) == 1
 	}, 20*time.Second, 200*time.Millisecond)
 
-	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=recomended").CombinedOutput()
+	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=none.yml").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "--guard.drop-rules=recomended is none of minimal, recommended, aggressive, off")
+	require.Contains(t, string(out), "--guard.drop-rules=none.yml is none of minimal, recommended, aggressive, off")
 }

@@ -88,7 +88,8 @@ func TestSameSeedPlansTheSameRequests(t *testing.T) {
 		}
 		return all
 	}
-	require.Equal(t, plans(1), plans(1))
+	once, again := plans(1), plans(1)
+	require.Equal(t, once, again)
 	require.NotEqual(t, plans(1), plans(2))
 	slow, left := 0, 0
 	for _, p := range plans(1) {
