@@ -130,7 +130,7 @@ func value(h http.Header, name string) string {
 
 func cut(s string) string {
 	if len(s) > maxValue {
-		return s[:maxValue]
+		return strings.Clone(s[:maxValue]) // It is remembered for longer than the request.
 	}
 	return s
 }

@@ -4,6 +4,8 @@
 package querylimit
 
 import (
+	"strings"
+
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -43,6 +45,7 @@ func (a *Analyzer) Expr(p *Policy, text string) (*Query, Refusals, error) {
 	if rs.Err() != nil {
 		return nil, rs, nil
 	}
+	text = strings.Clone(text) // What is kept refers to it, not to the request.
 	expr, err := a.parser.ParseExpr(text)
 	if err != nil {
 		return nil, rs, err
@@ -73,6 +76,9 @@ func (a *Analyzer) Selectors(p *Policy, texts []string) ([]*Query, Refusals, err
 		sum.operators += s.operators
 		sum.regexSize += s.regexSize
 		list[i] = &Query{scan: s}
+		if rs := p.checkScanned(longest, sum); rs.Err() != nil {
+			return nil, rs, nil // Measuring the others has its cost, too.
+		}
 	}
 	rs := p.checkScanned(longest, sum)
 	if rs.Err() != nil {
@@ -82,6 +88,7 @@ func (a *Analyzer) Selectors(p *Policy, texts []string) ([]*Query, Refusals, err
 		if list[i].selectors != nil {
 			continue
 		}
+		text = strings.Clone(text) // As in Expr.
 		ms, err := a.parser.ParseMetricSelector(text)
 		if err != nil {
 			return nil, rs, err

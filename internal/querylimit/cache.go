@@ -17,6 +17,7 @@ type textCache[V any] struct {
 }
 
 type cached[V any] struct {
+	text  string
 	value V
 	bytes int
 }
@@ -37,13 +38,15 @@ func (c *textCache[V]) get(text string) (V, bool) {
 	e, ok = c.old[text]
 	c.mu.RUnlock()
 	if ok {
-		c.put(text, e.value, e.bytes)
+		c.put(e.text, e.value, e.bytes)
 	}
 	return e.value, ok
 }
 
 // put remembers value, which holds about so many bytes besides the text. What is
 // larger than a tenth of a generation would push out too much, and is not kept.
+// The text must be no part of a longer one, such as a request, which it would
+// keep in memory.
 func (c *textCache[V]) put(text string, value V, bytes int) {
 	const entry = 128 // of the map itself
 	total := bytes + len(text) + entry
@@ -58,6 +61,6 @@ func (c *textCache[V]) put(text string, value V, bytes int) {
 	if c.bytes+total > c.limit {
 		c.old, c.young, c.bytes = c.young, map[string]cached[V]{}, 0
 	}
-	c.young[text] = cached[V]{value, bytes}
+	c.young[text] = cached[V]{text, value, bytes}
 	c.bytes += total
 }

@@ -46,9 +46,13 @@ var ErrEmptySelector = errors.New("match[] must contain at least one non-empty m
 //
 // Rules are asked twice where one of them wants to know the fingerprint of the
 // query: before it is parsed, because they hold the limits of what is parsed at
-// all, and after.
+// all, and after. A text that no rule could let pass does not get to them: their
+// regular expressions take time for every byte.
 func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error) {
 	r.Who.Endpoint, r.Who.Class = r.Endpoint.Name, r.Endpoint.Class
+	if v := s.tooLong(r); v.Refusals.Err() != nil {
+		return v, nil
+	}
 	d := s.Decide(&r.Who, r.Texts, nil)
 	v := Verdict{Policy: d.Policy, Refusals: d.Refusals, Rules: d.Rules}
 	if d.Refusals.Err() != nil && !s.NeedsFingerprints() {
@@ -71,6 +75,19 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 	v.judgeTimes(r, now)
 	v.judgeLimit(r)
 	return v, nil
+}
+
+// tooLong refuses texts that are longer than any rule allows.
+func (s *Ruleset) tooLong(r *Request) Verdict {
+	v := Verdict{Policy: s.Tenant(r.Who.Tenant)}
+	longest := 0
+	for _, text := range r.Texts {
+		longest = max(longest, len(text))
+	}
+	if !s.setsQueryBytes || longest > MaxQueryBytes {
+		v.Refusals = v.Policy.checkCount(nil, &counts[countQueryBytes], longest)
+	}
+	return v
 }
 
 // parse returns no queries if the limits of text refuse them.

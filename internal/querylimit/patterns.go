@@ -67,8 +67,21 @@ func eachGram(text string, do func(gram)) {
 	}
 }
 
-// matches returns the ids of the patterns that match text, in ascending order.
-// The caller must not change them.
+// matchesAny returns the ids of the patterns that match one of texts, in
+// ascending order. The caller must not change them.
+func (s *patternSet) matchesAny(texts []string) []int32 {
+	if len(texts) == 1 {
+		return s.matches(texts[0])
+	}
+	var ids []int32
+	for _, text := range texts {
+		ids = append(ids, s.matches(text)...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// matches is matchesAny of one text.
 func (s *patternSet) matches(text string) []int32 {
 	if len(s.patterns) == 0 {
 		return nil
@@ -77,23 +90,35 @@ func (s *patternSet) matches(text string) []int32 {
 		return ids
 	}
 	ids := s.match(text)
-	s.known.put(text, ids, 4*len(ids))
+	s.known.put(strings.Clone(text), ids, 4*len(ids))
 	return ids
 }
 
+// match tries every candidate once, however often its gram occurs.
 func (s *patternSet) match(text string) []int32 {
 	var ids []int32
 	try := func(indexes []int32) {
 		for _, i := range indexes {
 			p := &s.patterns[i]
-			if !slices.Contains(ids, p.id) && strings.Contains(text, p.literal) && p.re.MatchString(text) {
+			if strings.Contains(text, p.literal) && p.re.MatchString(text) {
 				ids = append(ids, p.id)
 			}
 		}
 	}
 	try(s.always)
 	if len(s.byGram) > 0 {
-		eachGram(text, func(g gram) { try(s.byGram[g]) })
+		var tried map[gram]bool // Of those that patterns are filed under.
+		eachGram(text, func(g gram) {
+			indexes, ok := s.byGram[g]
+			if !ok || tried[g] {
+				return
+			}
+			if tried == nil {
+				tried = map[gram]bool{}
+			}
+			tried[g] = true
+			try(indexes)
+		})
 	}
 	slices.Sort(ids)
 	return ids

@@ -3,10 +3,7 @@
 
 package querylimit
 
-import (
-	"regexp"
-	"slices"
-)
+import "slices"
 
 // field is a part of a Subject, or of the queries, that rules compare by
 // equality and under whose values rules can be filed.
@@ -140,15 +137,39 @@ func unique(values []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }
 
+// search is one request in front of the index. Every set of patterns is asked
+// about it at most once.
+type search struct {
+	*ruleIndex
+
+	who                                   *Subject
+	texts, fingerprints                   []string
+	byQuery, queries, byUserAgent, agents answer
+}
+
+// answer is what a set of patterns said.
+type answer struct {
+	ids   []int32
+	asked bool
+}
+
+func (a *answer) of(s *patternSet, texts ...string) []int32 {
+	if !a.asked {
+		a.ids, a.asked = s.matchesAny(texts), true
+	}
+	return a.ids
+}
+
 // find returns the ids of the rules that match, in ascending order.
 func (x *ruleIndex) find(who *Subject, texts, fingerprints []string) []int32 {
 	if len(x.rules) == 0 {
 		return nil
 	}
+	s := search{ruleIndex: x, who: who, texts: texts, fingerprints: fingerprints}
 	var found []int32
 	try := func(ids []int32) {
 		for _, id := range ids {
-			if x.matches(id, who, texts, fingerprints) {
+			if s.matches(id) {
 				found = append(found, id)
 			}
 		}
@@ -168,17 +189,15 @@ func (x *ruleIndex) find(who *Subject, texts, fingerprints []string) []int32 {
 			try(x.byValue[f][v])
 		}
 	}
-	for _, text := range texts {
-		try(x.byQuery.matches(text))
-	}
-	try(x.byUserAgent.matches(who.UserAgent))
+	try(s.byQuery.of(x.byQuery, texts...))
+	try(s.byUserAgent.of(x.byUserAgent, who.UserAgent))
 	slices.Sort(found)
-	return slices.Compact(found) // Several texts may have found the same rule.
+	return slices.Compact(found) // Several fingerprints may have found the same rule.
 }
 
 // matches compares a rule in full, what is cheap first.
-func (x *ruleIndex) matches(id int32, who *Subject, texts, fingerprints []string) bool {
-	m := &x.rules[id].Match
+func (s *search) matches(id int32) bool {
+	m, who := &s.rules[id].Match, s.who
 	for f := fieldFingerprint + 1; f < numFields; f++ {
 		if vs := m.values(f); len(vs) > 0 && !slices.Contains(vs, who.value(f)) {
 			return false
@@ -187,25 +206,25 @@ func (x *ruleIndex) matches(id int32, who *Subject, texts, fingerprints []string
 	if len(m.Classes) > 0 && !slices.Contains(m.Classes, who.Class) || m.Alert != nil && *m.Alert != who.Alert {
 		return false
 	}
-	if len(m.Fingerprints) > 0 && !slices.ContainsFunc(fingerprints, func(f string) bool { return slices.Contains(m.Fingerprints, f) }) {
+	if len(m.Fingerprints) > 0 && !slices.ContainsFunc(s.fingerprints, func(f string) bool { return slices.Contains(m.Fingerprints, f) }) {
 		return false
 	}
-	return x.patternMatches(m.UserAgent, id, who.UserAgent, x.byUserAgent, x.agents) &&
-		(m.Query == nil || slices.ContainsFunc(texts, func(text string) bool {
-			return x.patternMatches(m.Query, id, text, x.byQuery, x.queries)
-		}))
+	return (m.UserAgent == nil || s.agentMatches(id)) && (m.Query == nil || s.queryMatches(id))
 }
 
-// patternMatches looks the answer up in the set in which the pattern of the rule
-// is; both sets remember what they found for a text.
-func (*ruleIndex) patternMatches(re *regexp.Regexp, id int32, text string, sets ...*patternSet) bool {
-	if re == nil {
-		return true
-	}
-	for _, s := range sets {
-		if _, ok := slices.BinarySearch(s.matches(text), id); ok {
-			return true
-		}
-	}
-	return false
+// A pattern is in one of two sets, by whether its rule is filed under it.
+
+func (s *search) agentMatches(id int32) bool {
+	return contains(s.byUserAgent.of(s.ruleIndex.byUserAgent, s.who.UserAgent), id) ||
+		contains(s.agents.of(s.ruleIndex.agents, s.who.UserAgent), id)
+}
+
+func (s *search) queryMatches(id int32) bool {
+	return contains(s.byQuery.of(s.ruleIndex.byQuery, s.texts...), id) ||
+		contains(s.queries.of(s.ruleIndex.queries, s.texts...), id)
+}
+
+func contains(sorted []int32, id int32) bool {
+	_, ok := slices.BinarySearch(sorted, id)
+	return ok
 }

@@ -78,6 +78,8 @@ type Ruleset struct {
 	index   ruleIndex
 	// byFingerprint is set if a rule needs parsed queries.
 	byFingerprint bool
+	// setsQueryBytes is set if a rule changes the limit of that name.
+	setsQueryBytes bool
 }
 
 // NewRuleset returns the ruleset that opts describes, or an error that names the
@@ -104,6 +106,7 @@ func NewRuleset(opts RulesetOptions) (*Ruleset, error) {
 			return nil, fmt.Errorf("rule %q: %w", s.rules[i].Name, err)
 		}
 		s.byFingerprint = s.byFingerprint || len(s.rules[i].Match.Fingerprints) > 0
+		s.setsQueryBytes = s.setsQueryBytes || s.rules[i].setsQueryBytes()
 	}
 	s.index = newRuleIndex(s.rules)
 	return s, nil
@@ -126,6 +129,17 @@ func (s *Ruleset) checkRule(r *Rule, names map[string]struct{}) error {
 	apply(&changed, r.Limits)
 	_, err := New(changed)
 	return err
+}
+
+// setsQueryBytes finds out by trying, since an Override does not say what it sets.
+func (r *Rule) setsQueryBytes() bool {
+	for _, before := range []Bound{{ModeOff, 1}, {ModeEnforce, 2}} {
+		o := Options{QueryBytes: before}
+		if apply(&o, r.Limits); o.QueryBytes != before {
+			return true
+		}
+	}
+	return false
 }
 
 func apply(o *Options, overrides []Override) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -205,6 +206,65 @@ func TestPatternSetFindsWhatTryingEachWouldFind(t *testing.T) {
 	}
 }
 
+// The text has the literal of the first pattern without matching it, and the bytes
+// that it is filed under at every fourth position.
+func TestPatternIsTriedOnceHoweverOftenItsBytesOccur(t *testing.T) {
+	s := newRuleset(t, nil, Rule{Name: "r", Match: Match{Query: regexp.MustCompile(`sum_over_time\(.*\[1y\]`)}, Deny: ModeEnforce})
+	text := "sum_over_time(" + strings.Repeat("sum_", 64<<10/4)
+	start := time.Now()
+	require.Empty(t, s.Decide(&Subject{}, []string{text}, nil).Rules)
+	require.Less(t, time.Since(start), tooLong)
+}
+
+func TestRulesAreAskedAboutNothingThatIsTooLongAnyway(t *testing.T) {
+	matchesAll := Match{Query: regexp.MustCompile(`a`)}
+	for name, tc := range map[string]struct {
+		limits []Override
+		tenant string
+		length int
+		asked  bool
+	}{
+		"as long as everybody may":           {nil, "", 64 << 10, true},
+		"longer":                             {nil, "", 64<<10 + 1, false},
+		"longer than everybody, of a tenant": {nil, "a", 100, true},
+		"longer than the tenant may":         {nil, "a", 201, false},
+		"a rule lets more pass":              {[]Override{bytesMax(100 << 10)}, "", 80 << 10, true},
+		"a rule switches the limit off":      {[]Override{func(o *Options) { o.QueryBytes.Mode = ModeOff }}, "", 80 << 10, true},
+		"over the ceiling":                   {[]Override{func(o *Options) { o.QueryBytes.Mode = ModeOff }}, "", MaxQueryBytes + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRuleset(t, map[string][]Override{"a": {bytesMax(200)}}, Rule{Name: "r", Match: matchesAll, Allow: true, Limits: tc.limits})
+			r := &Request{Endpoint: FindEndpoint("query"), Who: Subject{Tenant: tc.tenant}, Texts: []string{strings.Repeat("a", tc.length)}}
+			v, err := s.Judge(NewAnalyzer(0), r, time.Now())
+			require.NoError(t, err)
+			require.Equal(t, tc.asked, len(v.Rules) == 1)
+			require.Equal(t, tc.asked, v.Refusals.Err() == nil)
+		})
+	}
+}
+
+// A request may be a megabyte of which the guard understands a name.
+func TestWhatIsRememberedDoesNotHoldTheRequest(t *testing.T) {
+	p := newPolicy(t, nil)
+	a := NewAnalyzer(8 << 20)
+	s := newRuleset(t, nil, Rule{Name: "r", Match: Match{Query: regexp.MustCompile(`[0-9]`), UserAgent: regexp.MustCompile(`[0-9]`)}, Allow: true})
+	before := heap()
+	for i := range 100 {
+		n := strconv.Itoa(i)
+		request := "up" + n + strings.Repeat("x", 1<<20)
+		text := request[:2+len(n)]
+		_, _, err := a.Expr(p, text)
+		require.NoError(t, err)
+		_, _, err = a.Selectors(p, []string{text})
+		require.NoError(t, err)
+		require.NotEmpty(t, s.Decide(&Subject{UserAgent: text}, []string{text}, nil).Rules)
+	}
+	held := heap() - before
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(s)
+	require.Less(t, held, int64(8<<20))
+}
+
 func FuzzRequiredLiteral(f *testing.F) {
 	for _, seed := range [][2]string{{`a(bcd)+e?`, "abcdbcd"}, {`(?i)abcd`, "ABCD"}, {`^(ab|cd)efgh$`, "cdefgh"}, {`(x{3}y){2}`, "xxxyxxxy"}} {
 		f.Add(seed[0], seed[1])
@@ -254,6 +314,7 @@ func TestQueryCacheHoldsNoMoreMemoryThanItsBound(t *testing.T) {
 		"one regexp":  func(i int) string { return fmt.Sprintf(`up{pod=~"a.*b+[c-d]?%d(x|y+)*z"}`, i) },
 		"counted":     func(i int) string { return fmt.Sprintf(`up{pod=~"(x{9}y{%d}){3}",i="%d"}`, 1+i%30, i) },
 		"many labels": func(i int) string { return fmt.Sprintf(`up{a%d="1"%s}`, i, strings.Repeat(`,b!="c"`, 50)) },
+		"classes":     func(i int) string { return fmt.Sprintf(`up{pod=~"%s%d"}`, strings.Repeat(`\\pL`, 1+i%30), i) },
 		"many selectors": func(i int) string {
 			return fmt.Sprintf("up%d", i) + strings.Repeat(" + up", 20)
 		},

@@ -19,6 +19,10 @@ const (
 	MaxQueryBytes     = 1 << 20
 	MaxQueryOperators = 10_000
 	MaxRegexSize      = 1_000_000
+	// maxUnicodeClasses bounds classes such as \pL of a request. Two or three bytes
+	// of text are 5 KiB already when they are parsed to find out their size; what
+	// has more of them counts as larger than MaxRegexSize.
+	maxUnicodeClasses = 1000
 )
 
 // CheckText looks at the PromQL expressions or selectors of one request before
@@ -40,7 +44,9 @@ func (p *Policy) scan(texts ...string) (scan, Refusals) {
 		return s, rs // Scanning would cost what the limit is there to save.
 	}
 	for _, t := range texts {
-		s.add(t)
+		if s.add(t); s.regexSize > MaxRegexSize {
+			break // It is too large already, and what follows may be as costly.
+		}
 	}
 	return s, p.checkScanned(longest, s)
 }
@@ -55,8 +61,9 @@ func (p *Policy) checkScanned(longest int, s scan) Refusals {
 // than the parser would build, never less. Outside braces every string is taken
 // for a regular expression, because label_replace compiles its last argument.
 type scan struct {
-	operators int
-	regexSize int
+	operators      int
+	regexSize      int
+	unicodeClasses int
 }
 
 func (s *scan) add(text string) {
@@ -67,7 +74,7 @@ func (s *scan) add(text string) {
 		case c == '"' || c == '\'' || c == '`':
 			end := stringEnd(text, i)
 			if afterTilde || !inBraces {
-				s.regexSize += quotedRegexSize(text[i:end])
+				s.addRegex(text[i:end])
 			}
 			i, afterTilde = end, false
 			continue
@@ -139,14 +146,25 @@ func isWordOperator(w string) bool {
 	return false
 }
 
-// quotedRegexSize is regexSize of a string literal. One that is none is left to
-// the PromQL parser to complain about: it fails before anything is compiled.
-func quotedRegexSize(quoted string) int {
+// addRegex adds a string literal. One that is none is left to the PromQL parser to
+// complain about: it fails before anything is compiled.
+func (s *scan) addRegex(quoted string) {
 	text, err := strutil.Unquote(quoted)
 	if err != nil {
-		return len(quoted)
+		s.regexSize += len(quoted)
+		return
 	}
-	return regexSize(text)
+	s.unicodeClasses += unicodeClasses(text)
+	if s.unicodeClasses > maxUnicodeClasses {
+		s.regexSize += MaxRegexSize + 1
+		return
+	}
+	s.regexSize += regexSize(text)
+}
+
+// unicodeClasses counts at least the classes of Unicode in a regular expression.
+func unicodeClasses(text string) int {
+	return strings.Count(text, `\p`) + strings.Count(text, `\P`)
 }
 
 // regexSize estimates into how many instructions the regular expression compiles.
@@ -154,8 +172,8 @@ func quotedRegexSize(quoted string) int {
 // expression, but label_replace makes it one. What does not parse fails before it
 // is compiled.
 func regexSize(text string) int {
-	if strings.IndexByte(text, '{') < 0 {
-		return len(text) // Without counted repetition, size follows length.
+	if strings.IndexByte(text, '{') < 0 && unicodeClasses(text) == 0 {
+		return len(text) // Size follows length.
 	}
 	re, err := syntax.Parse("^(?s:"+text+")$", syntax.Perl)
 	if err != nil {
@@ -164,10 +182,17 @@ func regexSize(text string) int {
 	return instructions(re)
 }
 
+// runesPerInstruction is how many runes of a class take the memory of one
+// instruction.
+const runesPerInstruction = 8
+
 func instructions(re *syntax.Regexp) int {
 	n := 1
-	if re.Op == syntax.OpLiteral {
+	switch re.Op {
+	case syntax.OpLiteral:
 		n = len(re.Rune)
+	case syntax.OpCharClass:
+		n += len(re.Rune) / runesPerInstruction
 	}
 	for _, sub := range re.Sub {
 		n += instructions(sub)

@@ -68,6 +68,10 @@ func TestRegexSizeCountsWhateverPromQLCompiles(t *testing.T) {
 		`a{b="x{1000}y{1000}",c!="x{1000}y{1000}"}`:                      false,
 		`{"x{1000}y{1000}","x{1000}y{1000}"="b"}`:                        false,
 		`a # "x{1000}y{1000}"`:                                           false,
+		`a{b=~"` + strings.Repeat(`\\pL`, 100) + `"}`:                    true,
+		`a{b=~"` + strings.Repeat(`[\\pL\\pN]`, 50) + `"}`:               true,
+		`label_replace(a, "b", "", "c", '(?:\\pL){30}')`:                 true,
+		`a{b=~"` + strings.Repeat(`[a-z0-9]\\d\\W`, 40) + `"}`:           false,
 		`label_join(a, "b", "{" , "c", "d") + count_values("x{", a) + 1`: false,
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -102,6 +106,8 @@ func TestTextThatIsExpensiveToParseIsRefusedInEveryMode(t *testing.T) {
 		"hidden":      "{a=\"\\\"}\"} + `" + `\` + "` " + fill("-") + "a",
 		"regex":       `{a=~"` + fill("x{1000}") + `"} or {a=~ 'y{900}` + fill("z{1000}") + `'}`,
 		"replace":     `label_replace(a, "b", "$1", "c", "` + strings.Repeat("x{1000}", 1001) + `")`,
+		"classes":     `{a=~"` + fill(`\\pL`) + `"}`,
+		"many":        strings.Repeat(`{a=~"`+strings.Repeat(`\\pL`, maxUnicodeClasses)+`"} or `, 80) + "a",
 		"nested":      `{` + strings.Repeat(`a=~"((x{10}){10}){10}",`, 1000) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
