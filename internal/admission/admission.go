@@ -10,9 +10,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -59,7 +61,8 @@ type Options struct {
 	TenantMax int
 	Tenants   map[string]int
 	// Queue bounds how many requests wait, TenantQueue how many of a tenant; 0
-	// means that none waits.
+	// means that none waits. In a full queue a request takes the place of the
+	// newest one of the lightest class, if its own class is heavier.
 	Queue, TenantQueue int
 	// Wait is how long a request waits at most.
 	Wait    time.Duration
@@ -106,7 +109,7 @@ type Refusal struct {
 	// server has.
 	Tenant bool
 	// Queued is set if the request has waited as long as it may; otherwise the
-	// queue was full.
+	// queue was full, or the request had to make room in it.
 	Queued bool
 	// Limit is how many requests may run.
 	Limit int
@@ -134,12 +137,17 @@ type Controller struct {
 	queued  int
 	classes [NumClasses]classState
 	tenants map[string]*tenantState // those that hold or wait for permits
+	// now is the largest passed of a class when it was served: where a class that
+	// was idle begins, so that it neither goes before all others for what it did
+	// not use, nor pays for what it used while nobody else waited.
+	now float64
+	seq uint64 // of the newest waiter
 }
 
 type classState struct {
 	held, queued int
 	// passed grows with every permit by 1/weight; the class with the least is
-	// next. It catches up when the class was idle.
+	// next.
 	passed float64
 	// turns are the tenants that wait, the next one first.
 	turns []*tenantQueue
@@ -157,7 +165,10 @@ type tenantQueue struct {
 }
 
 type waiter struct {
-	granted chan struct{}
+	seq  uint64
+	done chan struct{} // closed when the request has a permit or is refused
+	// refused is set before done is closed.
+	refused *Refusal
 }
 
 // New returns a Controller with these options, which must be valid.
@@ -187,13 +198,13 @@ func (c *Controller) InFlight(class Class) (held, queued int) {
 func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
 	c.mu.Lock()
 	t := c.tenant(tenant)
-	// Those who wait come first, unless they wait for what this one needs not.
-	if c.fits(t, tenant, class) && c.noneBefore(class) {
+	// Whoever waits does not fit, or grant would have served it.
+	if c.fits(t, tenant, class) {
 		c.take(t, class)
 		c.mu.Unlock()
 		return c.releaseOnce(tenant, class), nil
 	}
-	if c.queued >= c.opts.Queue || t.queued >= c.opts.TenantQueue {
+	if !c.makeRoom(t, class) {
 		refusal := c.refusal(t, tenant)
 		c.forget(tenant, t)
 		c.mu.Unlock()
@@ -213,8 +224,8 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, te
 	defer timer.Stop()
 	var err error
 	select {
-	case <-w.granted:
-		return nil
+	case <-w.done:
+		return w.err()
 	case <-timer.C:
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -223,7 +234,11 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, te
 	defer c.mu.Unlock()
 	t := c.tenant(tenant)
 	select {
-	case <-w.granted: // Just now.
+	case <-w.done: // Just now.
+		if w.refused != nil {
+			c.forget(tenant, t)
+			return w.err()
+		}
 		if err != nil {
 			c.put(tenant, class)
 		}
@@ -237,8 +252,60 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, te
 		err = refusal
 	}
 	c.forget(tenant, t)
-	c.grant() // Others may have waited behind this one only.
 	return err
+}
+
+func (w *waiter) err() error {
+	if w.refused == nil {
+		return nil
+	}
+	return w.refused
+}
+
+// makeRoom reports whether one more request of the class may wait. In a full
+// queue it refuses a waiter of a lighter class.
+func (c *Controller) makeRoom(t *tenantState, class Class) bool {
+	tenantFull := t.queued >= c.opts.TenantQueue
+	if !tenantFull && c.queued < c.opts.Queue {
+		return true
+	}
+	for _, lighter := range c.lighterThan(class) {
+		queues := c.classes[lighter].turns
+		if tenantFull {
+			queues = nil
+			if q := t.queues[lighter]; q != nil && len(q.waiters) > 0 {
+				queues = []*tenantQueue{q}
+			}
+		}
+		if len(queues) > 0 {
+			name, displaced := c.displace(queues, lighter)
+			if displaced != t { // Which is about to wait.
+				c.forget(name, displaced)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// lighterThan returns the classes with less weight, the lightest first.
+func (c *Controller) lighterThan(class Class) []Class {
+	weight := func(class Class) int { return c.opts.Classes[class].Weight }
+	lighter := slices.DeleteFunc(Classes(), func(other Class) bool { return weight(other) >= weight(class) })
+	slices.SortStableFunc(lighter, func(a, b Class) int { return cmp.Compare(weight(a), weight(b)) })
+	return lighter
+}
+
+// displace refuses the newest waiter of these queues of a class, none of which
+// is empty, and returns whose it was.
+func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, t *tenantState) {
+	newest := func(q *tenantQueue) *waiter { return q.waiters[len(q.waiters)-1] }
+	q := slices.MaxFunc(queues, func(a, b *tenantQueue) int { return cmp.Compare(newest(a).seq, newest(b).seq) })
+	w, t := newest(q), c.tenants[q.name]
+	w.refused = c.refusal(t, q.name)
+	c.dequeue(t, class, w)
+	close(w.done)
+	return q.name, t
 }
 
 // refusal says what keeps a request out: the narrower bound, if both do.
@@ -277,19 +344,6 @@ func (c *Controller) fits(t *tenantState, tenant string, class Class) bool {
 	return most == 0 || t.held < most
 }
 
-// noneBefore reports whether nobody waits in this class or in a heavier one who
-// could have the permit.
-func (c *Controller) noneBefore(class Class) bool {
-	for _, other := range Classes() {
-		if other == class || c.opts.Classes[other].Weight >= c.opts.Classes[class].Weight {
-			if c.next(other) >= 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 func (c *Controller) take(t *tenantState, class Class) {
 	c.held++
 	c.classes[class].held++
@@ -317,7 +371,7 @@ func (c *Controller) releaseOnce(tenant string, class Class) func() {
 func (c *Controller) enqueue(t *tenantState, tenant string, class Class) *waiter {
 	s := &c.classes[class]
 	if s.queued == 0 {
-		s.passed = max(s.passed, c.leastPassed())
+		s.passed = max(s.passed, c.now)
 	}
 	q := t.queues[class]
 	if q == nil {
@@ -327,23 +381,13 @@ func (c *Controller) enqueue(t *tenantState, tenant string, class Class) *waiter
 	if len(q.waiters) == 0 {
 		s.turns = append(s.turns, q)
 	}
-	w := &waiter{granted: make(chan struct{})}
+	c.seq++
+	w := &waiter{seq: c.seq, done: make(chan struct{})}
 	q.waiters = append(q.waiters, w)
 	c.queued++
 	s.queued++
 	t.queued++
 	return w
-}
-
-// leastPassed is where a class that was idle begins.
-func (c *Controller) leastPassed() float64 {
-	least := -1.0
-	for i := range c.classes {
-		if s := &c.classes[i]; s.queued > 0 && (least < 0 || s.passed < least) {
-			least = s.passed
-		}
-	}
-	return max(least, 0)
 }
 
 func (c *Controller) dequeue(t *tenantState, class Class, w *waiter) {
@@ -398,12 +442,13 @@ func (c *Controller) grant() {
 		if len(q.waiters) > 0 {
 			s.turns = append(s.turns, q) // Behind the other tenants.
 		}
+		c.now = max(c.now, s.passed)
 		s.passed += 1 / float64(c.opts.Classes[best].Weight)
 		t := c.tenants[q.name]
 		c.queued--
 		s.queued--
 		t.queued--
 		c.take(t, best)
-		close(w.granted)
+		close(w.done)
 	}
 }

@@ -159,6 +159,94 @@ func TestClassesAreServedByWeightAndNoneStarves(t *testing.T) {
 	})
 }
 
+// A class is served by its weight from when it comes, whatever it was given while
+// nobody else waited.
+func TestClassThatWasAloneForLongIsServedByItsWeightAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue, o.Wait = 1, 1000, 1000, time.Hour }))
+		var (
+			mu    sync.Mutex
+			order []Class
+			wg    sync.WaitGroup
+		)
+		queue := func(class Class, n int) {
+			for range n {
+				wg.Go(func() {
+					release, err := c.Acquire(context.WithoutCancel(t.Context()), "a", class)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, class)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					release()
+				})
+			}
+			synctest.Wait()
+		}
+		queue(Alerts, 801)
+		wg.Wait()
+		order = nil
+
+		queue(Rest, 61)
+		queue(Alerts, 40)
+		wg.Wait()
+		counts := map[Class]int{}
+		for _, class := range order[:45] {
+			counts[class]++
+		}
+		require.GreaterOrEqual(t, counts[Alerts], 38, "8 : 1, from the start: %v", order[:45])
+	})
+}
+
+func TestFullQueueMakesRoomForAHeavierClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue, o.Wait = 1, 3, 2, time.Hour }))
+		hold, err := c.Acquire(t.Context(), "a", Panels)
+		require.NoError(t, err)
+		results := map[string]string{}
+		var mu sync.Mutex
+		ask := func(name, tenant string, class Class) {
+			go func() {
+				release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class)
+				mu.Lock()
+				defer mu.Unlock()
+				if results[name] = "admitted"; err != nil {
+					results[name] = err.Error()
+					return
+				}
+				release()
+			}()
+			synctest.Wait()
+		}
+		const full = "the server has 1 requests in flight, which is all that may be, and the queue is full"
+		ask("1", "a", Rest)
+		ask("2", "a", Metadata)
+		ask("3", "b", Rest)
+		require.Empty(t, results)
+		ask("rest", "c", Rest)
+		require.Equal(t, map[string]string{"rest": full}, results, "of the same weight")
+
+		ask("alert of a", "a", Alerts) // The queue of the tenant is full.
+		require.Equal(t, map[string]string{"rest": full, "1": full}, results)
+		ask("alert of c", "c", Alerts) // The whole is, and the lightest goes first.
+		require.Equal(t, map[string]string{"rest": full, "1": full, "3": full}, results)
+		ask("second alert of a", "a", Alerts)
+		require.Equal(t, full, results["2"])
+		ask("third alert of a", "a", Alerts)
+		require.Equal(t, full, results["third alert of a"], "none of the tenant is lighter")
+		hold()
+		synctest.Wait()
+		for _, name := range []string{"alert of a", "alert of c", "second alert of a"} {
+			require.Equal(t, "admitted", results[name])
+		}
+		require.Empty(t, c.tenants)
+		require.Zero(t, c.queued)
+	})
+}
+
 func TestTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 1 }))
@@ -200,6 +288,7 @@ func TestNewOptionsAdmitThoseWhoWait(t *testing.T) {
 func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 	opts := options(func(o *Options) {
 		o.Max, o.TenantMax, o.Classes[Metadata].Max, o.Wait = 8, 3, 4, 20*time.Millisecond
+		o.Queue, o.TenantQueue = 12, 5 // So that requests make room for others.
 	})
 	c := New(opts)
 	var (
