@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -102,15 +103,20 @@ type collapser struct {
 
 // flight is a request that others wait for.
 type flight struct {
-	followers int
-	done      chan struct{}
-	// Read after done: the answer, the error, or neither if each must send its
-	// own.
+	// holders is the leader and its followers, as long as they may read body.
+	// Guarded by the collapser.
+	holders int
+	done    chan struct{}
+	// Read after done: the answer, the error, or neither if the followers must
+	// send it themselves.
 	header http.Header
 	status int
 	body   []byte
 	whole  bool
 	err    error
+	// left is set if the leader failed for a reason of its own, such as that its
+	// client went: one of the followers leads then.
+	left bool
 }
 
 func newCollapser(send func(*http.Request) (*http.Response, error), joined func()) *collapser {
@@ -120,32 +126,38 @@ func newCollapser(send func(*http.Request) (*http.Response, error), joined func(
 func (c *collapser) roundTrip(req *http.Request, key string) (*http.Response, error) {
 	c.mu.Lock()
 	if f, ok := c.flights[key]; ok {
-		f.followers++
+		f.holders++
 		c.mu.Unlock()
 		c.joined()
-		return c.follow(req, f)
+		return c.follow(req, key, f)
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &flight{holders: 1, done: make(chan struct{})}
 	c.flights[key] = f
 	c.mu.Unlock()
 	return c.lead(req, key, f)
 }
 
-func (c *collapser) follow(req *http.Request, f *flight) (*http.Response, error) {
+func (c *collapser) follow(req *http.Request, key string, f *flight) (*http.Response, error) {
+	release := sync.OnceFunc(func() { c.release(f) })
 	select {
 	case <-f.done:
 	case <-req.Context().Done():
+		release()
 		return nil, req.Context().Err()
 	}
-	switch {
-	case f.whole:
+	if f.whole {
 		return &http.Response{
 			Status: http.StatusText(f.status), StatusCode: f.status, Header: f.header.Clone(), Request: req,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Body: io.NopCloser(strings.NewReader(string(f.body))), ContentLength: int64(len(f.body)),
+			Body: &heldBody{io.NopCloser(bytes.NewReader(f.body)), release}, ContentLength: int64(len(f.body)),
 		}, nil
+	}
+	release()
+	switch {
 	case f.err != nil:
 		return nil, f.err
+	case f.left:
+		return c.roundTrip(req, key)
 	default:
 		return c.send(req)
 	}
@@ -154,36 +166,37 @@ func (c *collapser) follow(req *http.Request, f *flight) (*http.Response, error)
 // lead sends the request. After its headers nobody joins any more, so that an
 // answer is kept only where somebody waits for it.
 func (c *collapser) lead(req *http.Request, key string, f *flight) (res *http.Response, err error) {
-	left := true // Also if send panics.
+	over := true // Also if send panics.
 	defer func() {
-		if left {
+		if over {
 			c.leave(key, f)
 			close(f.done)
 		}
 	}()
 	res, err = c.send(req)
 	if err != nil {
-		if req.Context().Err() == nil {
+		if f.left = req.Context().Err() != nil; !f.left {
 			f.err = err // The request may be what broke the server: it is not sent again.
 		}
 		return nil, err
 	}
-	c.leave(key, f)
-	if f.followers == 0 {
+	over = false
+	if !c.leave(key, f) {
 		return res, nil
 	}
-	left = false
 	f.header, f.status = res.Header.Clone(), res.StatusCode
 	res.Body = &sharedBody{ReadCloser: res.Body, flight: f, collapser: c, request: req}
 	return res, nil
 }
 
-func (c *collapser) leave(key string, f *flight) {
+// leave ends the time in which others join, and reports whether somebody did.
+func (c *collapser) leave(key string, f *flight) (followed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.flights[key] == f {
 		delete(c.flights, key)
 	}
+	return f.holders > 1
 }
 
 // keep reports whether n more bytes may be kept, and counts them.
@@ -197,6 +210,15 @@ func (c *collapser) keep(n int) bool {
 	return true
 }
 
+// release is called by each who may read an answer that is kept, once it will not.
+func (c *collapser) release(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.holders--; f.holders == 0 {
+		c.shared -= len(f.body)
+	}
+}
+
 // sharedBody keeps an answer while it is read, for those who wait for it.
 type sharedBody struct {
 	io.ReadCloser
@@ -204,7 +226,6 @@ type sharedBody struct {
 	flight    *flight
 	collapser *collapser
 	request   *http.Request
-	kept      int
 	over      bool
 }
 
@@ -214,19 +235,16 @@ func (b *sharedBody) Read(p []byte) (int, error) {
 	if b.over {
 		return n, err
 	}
-	if b.kept+n > maxShared || !b.collapser.keep(n) {
+	if len(b.flight.body)+n > maxShared || !b.collapser.keep(n) {
 		b.finish(false, nil)
 		return n, err
 	}
-	b.kept += n
 	b.flight.body = append(b.flight.body, p[:n]...)
 	switch {
 	case errors.Is(err, io.EOF):
 		b.finish(true, nil)
-	case err != nil && b.request.Context().Err() == nil:
-		b.finish(false, err)
 	case err != nil:
-		b.finish(false, nil)
+		b.finish(false, err)
 	}
 	return n, err
 }
@@ -242,12 +260,17 @@ func (b *sharedBody) finish(whole bool, err error) {
 		return
 	}
 	b.over = true
-	b.flight.whole, b.flight.err = whole, err
+	f := b.flight
+	f.whole = whole
 	if !whole {
-		b.flight.body = nil
+		b.collapser.keep(-len(f.body))
+		f.body = nil
+		if f.left = b.request.Context().Err() != nil; !f.left {
+			f.err = err
+		}
 	}
-	b.collapser.keep(-b.kept)
-	close(b.flight.done)
+	b.collapser.release(f)
+	close(f.done)
 }
 
 // saysNothing are headers that differ between requests for the same answer. All

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,6 +249,138 @@ func TestFollowerIsServedThoughTheLeaderFails(t *testing.T) {
 		require.Zero(t, p.collapser.shared)
 		require.Empty(t, p.collapser.flights)
 	})
+}
+
+// Otherwise whoever opens a slow query and leaves sends it once for each who waits.
+func TestOneOfTheFollowersLeadsWhenTheLeaderLeaves(t *testing.T) {
+	for name, afterHeaders := range map[string]bool{"before the headers": false, "after them": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent atomic.Int32
+				p := proxyOver(t, func(p *Policy) {
+					p.Collapse, p.Admission.Max, p.Admission.TenantQueue, p.Admission.Wait = true, 1, 1, 5*time.Second
+				}, func(r *http.Request) (*http.Response, error) {
+					sent.Add(1)
+					answer := &slowBody{wait: 20 * time.Second, ctx: r.Context()}
+					if !afterHeaders {
+						if _, err := answer.Read(nil); err != io.EOF { //nolint:errorlint // It is returned as it is.
+							return nil, err
+						}
+						return textResponse(r, strings.NewReader("{}")), nil
+					}
+					time.Sleep(time.Second)
+					return textResponse(r, io.MultiReader(strings.NewReader("{}"), answer)), nil
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { ask(ctx, p, "/api/v1/query?query=up") })
+				synctest.Wait()
+				for range 100 {
+					wg.Go(func() {
+						if rec := ask(cancellable(t), p, "/api/v1/query?query=up"); rec.Code != 200 || rec.Body.String() != "{}" {
+							t.Error(rec.Code, rec.Body.String())
+						}
+					})
+				}
+				time.Sleep(2 * time.Second)
+				leave()
+				wg.Wait()
+				require.EqualValues(t, 2, sent.Load())
+				require.Empty(t, p.collapser.flights)
+				require.Zero(t, p.collapser.shared)
+			})
+		})
+	}
+}
+
+// slowBody ends after some time, or with its context.
+type slowBody struct {
+	wait time.Duration
+	ctx  context.Context
+}
+
+func (b *slowBody) Read([]byte) (int, error) {
+	select {
+	case <-time.After(b.wait):
+		return 0, io.EOF
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	}
+}
+
+func TestSharedAnswerIsHeldOnceAndCountedUntilTheLastFollowerHasReadIt(t *testing.T) {
+	const size, followers = 1 << 20, 20
+	release := make(chan struct{})
+	c := newCollapser(func(r *http.Request) (*http.Response, error) {
+		<-release
+		return textResponse(r, strings.NewReader(strings.Repeat("x", size))), nil
+	}, func() {})
+	send := func(ctx context.Context) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		require.NoError(t, err)
+		return c.roundTrip(req, "key")
+	}
+	join := func(n int) {
+		require.Eventually(t, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			f := c.flights["key"]
+			return f != nil && f.holders == 1+n
+		}, 10*time.Second, time.Millisecond)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		res, err := send(t.Context())
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	join(0)
+	ctx, leave := context.WithCancel(t.Context())
+	wg.Go(func() {
+		if _, err := send(ctx); err == nil {
+			t.Error("its client has left")
+		}
+	})
+	join(1)
+	bodies := make(chan io.ReadCloser, followers)
+	for range followers {
+		wg.Go(func() {
+			res, err := send(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			bodies <- res.Body
+		})
+	}
+	join(1 + followers)
+	leave()
+	before := heapInUse()
+	close(release)
+	wg.Wait()
+	close(bodies)
+	require.Less(t, heapInUse()-before, int64(6*size))
+	for body := range bodies {
+		require.Equal(t, size, c.shared)
+		n, err := io.Copy(io.Discard, body)
+		require.NoError(t, err)
+		require.EqualValues(t, size, n)
+		require.NoError(t, body.Close())
+		require.NoError(t, body.Close())
+	}
+	require.Zero(t, c.shared)
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 type errReader struct{}
