@@ -115,12 +115,18 @@ func parse(text []byte) (*Config, Errors) {
 	if root != nil {
 		f.decode(&d, root)
 	}
+	for _, check := range d.later {
+		check(f.global)
+	}
 	if len(d.errs) > 0 {
 		return nil, d.sorted()
 	}
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: f.global, Tenants: f.tenants, Rules: f.rules})
 	if err != nil {
 		return nil, Errors{err}
+	}
+	if err := f.admission.Validate(); err != nil {
+		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
 	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
 }

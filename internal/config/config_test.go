@@ -125,6 +125,30 @@ func TestEveryErrorIsReportedWithFileAndLine(t *testing.T) {
 	}
 }
 
+func TestLimitOfATenantOrRuleIsComparedWithWhatHoldsForEverybody(t *testing.T) {
+	_, err := Parse([]byte(`
+tenants:
+  a:
+    limits: {metadata_range: {default: 50d}, results: {series: {default: 300000}}}
+rules:
+  - name: r
+    match: {tenant: a}
+    limits: {metadata_range: {default: 99d}}
+limits:
+  metadata_range: {default: 60d, max: 100d}
+  results: {series: {max: 1000000}}
+`))
+	require.NoError(t, err)
+	_, err = Parse([]byte(`
+tenants:
+  a:
+    limits: {metadata_range: {default: 50d}}
+limits:
+  metadata_range: {max: 40d}
+`))
+	require.EqualError(t, err, "line 4: metadata_range: default 50d is more than max 40d")
+}
+
 // FuzzParse looks for files that end the process: whatever is wrong is an error.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.yml")
@@ -136,6 +160,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("rules: &a [*a]"))
 	f.Add([]byte("limits: &a {deadline: *a}"))
+	for _, scalar := range []string{`!!bool ""`, "!!bool yes", "! a", "!x a", "!!null a"} {
+		f.Add([]byte("limits: " + scalar))
+		f.Add([]byte("admission: {collapse: " + scalar + "}"))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := Parse(text)
 		require.NotEqual(t, c == nil, err == nil)

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/querylimit"
 )
 
 // decoder reads YAML nodes, collects what is wrong with them and goes on, so that
@@ -20,6 +23,9 @@ import (
 // converted but not allowed.
 type decoder struct {
 	errs []lineError
+	// later are checks of values that belong together with some that may stand
+	// further down. They get everybody's limits.
+	later []func(global querylimit.Options)
 }
 
 type lineError struct {
@@ -52,13 +58,25 @@ type keys map[string]func(*yaml.Node)
 
 // keys reads a mapping. A key without a value leaves everything as it is.
 func (d *decoder) keys(n *yaml.Node, known keys) {
+	d.readKeys(n, known, func(*yaml.Node) {})
+}
+
+// valuedKeys reads a mapping in which every key needs a value.
+func (d *decoder) valuedKeys(n *yaml.Node, known keys) {
+	d.readKeys(n, known, func(key *yaml.Node) {
+		d.errorf(key, "%s has no value: give it one, or leave it out", key.Value)
+	})
+}
+
+func (d *decoder) readKeys(n *yaml.Node, known keys, null func(key *yaml.Node)) {
 	d.pairs(n, "keys and values", func(key, value *yaml.Node) {
 		read, ok := known[key.Value]
-		if !ok {
+		switch {
+		case !ok:
 			d.errorf(key, "unknown key %q", key.Value)
-			return
-		}
-		if value.Tag != "!!null" {
+		case value.ShortTag() == "!!null":
+			null(key)
+		default:
 			read(value)
 		}
 	})
@@ -122,7 +140,7 @@ func typeName(n *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "seq"
 	default:
-		return n.ShortTag()[len("!!"):]
+		return strings.TrimLeft(n.ShortTag(), "!")
 	}
 }
 
@@ -169,7 +187,9 @@ func (d *decoder) fraction(n *yaml.Node) float64 {
 
 func (d *decoder) boolean(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
-		return n.Value[0] == 't' || n.Value[0] == 'T'
+		if v, err := strconv.ParseBool(n.Value); err == nil {
+			return v
+		}
 	}
 	d.wrongType(n, "true or false")
 	return false

@@ -39,6 +39,16 @@ type limitsDecoder struct {
 
 func (d *limitsDecoder) change(o querylimit.Override) { d.changes = append(d.changes, o) }
 
+// together checks values that belong together, as they are after the changes.
+func (d *limitsDecoder) together(n *yaml.Node, check func(*querylimit.Options) error) {
+	d.later = append(d.later, func(o querylimit.Options) {
+		for _, change := range d.changes {
+			change(&o)
+		}
+		d.check(n, check(&o))
+	})
+}
+
 func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 	l := limitsDecoder{decoder: d}
 	known := keys{
@@ -124,40 +134,36 @@ func (d *limitsDecoder) bound(b *querylimit.Duration, n *yaml.Node) {
 }
 
 func (d *limitsDecoder) metadataRange(n *yaml.Node) {
-	r := querylimit.DefaultOptions().MetadataRange
-	read := func(into *time.Duration, of func(*querylimit.Options) *time.Duration) func(*yaml.Node) {
+	read := func(of func(*querylimit.Options) *time.Duration) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			value := d.duration(n, "none")
-			*into = value
 			d.change(func(o *querylimit.Options) { *of(o) = value })
 		}
 	}
 	d.keys(n, keys{
 		"mode":    d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.MetadataRange.Mode }),
-		"default": read(&r.Default, func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Default }),
-		"max":     read(&r.Max, func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Max }),
+		"default": read(func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Default }),
+		"max":     read(func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Max }),
 	})
-	d.check(n, r.Validate())
+	d.together(n, func(o *querylimit.Options) error { return o.MetadataRange.Validate() })
 }
 
 func (d *limitsDecoder) results(n *yaml.Node) {
-	r := querylimit.DefaultOptions().Results
 	known := keys{"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.Results.Mode })}
 	for _, set := range querylimit.ResultSets() {
-		read := func(into *int, of func(*querylimit.ResultLimit) *int) func(*yaml.Node) {
+		read := func(of func(*querylimit.ResultLimit) *int) func(*yaml.Node) {
 			return func(n *yaml.Node) {
 				if value, ok := d.number(n); ok {
-					*into = value
 					d.change(func(o *querylimit.Options) { *of(&o.Results.Sets[set]) = value })
 				}
 			}
 		}
 		known[set.String()] = func(n *yaml.Node) {
 			d.keys(n, keys{
-				"default": read(&r.Sets[set].Default, func(l *querylimit.ResultLimit) *int { return &l.Default }),
-				"max":     read(&r.Sets[set].Max, func(l *querylimit.ResultLimit) *int { return &l.Max }),
+				"default": read(func(l *querylimit.ResultLimit) *int { return &l.Default }),
+				"max":     read(func(l *querylimit.ResultLimit) *int { return &l.Max }),
 			})
-			d.check(n, r.Sets[set].Validate())
+			d.together(n, func(o *querylimit.Options) error { return o.Results.Sets[set].Validate() })
 		}
 	}
 	d.keys(n, known)

@@ -33,7 +33,7 @@ func decodeRule(d *decoder, n *yaml.Node) querylimit.Rule {
 		limits *yaml.Node
 		before = len(d.errs)
 	)
-	d.keys(n, keys{
+	d.valuedKeys(n, keys{ // What denies nothing, or matches everything, by mistake is found too late.
 		"name":  func(n *yaml.Node) { r.Name = d.text(n) },
 		"match": func(n *yaml.Node) { decodeMatch(d, n, &r.Match) },
 		"deny": func(n *yaml.Node) {
@@ -80,7 +80,7 @@ func decodeMatch(d *decoder, n *yaml.Node, m *querylimit.Match) {
 	texts := func(into *[]string, allowed ...string) func(*yaml.Node) {
 		return func(n *yaml.Node) { *into = decodeTexts(d, n, allowed) }
 	}
-	d.keys(n, keys{
+	d.valuedKeys(n, keys{
 		"tenant":      texts(&m.Tenants),
 		"endpoint":    texts(&m.Endpoints, querylimit.Endpoints()...),
 		"dashboard":   texts(&m.Dashboards),
@@ -132,9 +132,13 @@ func decodeTexts(d *decoder, n *yaml.Node, allowed []string) []string {
 }
 
 func decodeRegexp(d *decoder, n *yaml.Node) *regexp.Regexp {
-	re, err := regexp.Compile(d.text(n))
-	if err != nil {
+	text := d.text(n)
+	re, err := regexp.Compile(text)
+	switch {
+	case err != nil:
 		d.errorf(n, "%w", err)
+	case text == "" && n.Kind == yaml.ScalarNode:
+		d.errorf(n, "an empty regular expression matches everything: leave it out")
 	}
 	return re
 }

@@ -28,6 +28,12 @@ const (
 	headerAlertRule = "X-Rule-Uid"
 )
 
+// taken are headers that mean something else, to HTTP or to the guard.
+var taken = []string{
+	"Accept", "Accept-Encoding", "Authorization", "Connection", "Cookie", "Expect", "Host", "Keep-Alive", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "User-Agent", headerDashboard, headerPanel, headerUser, headerAlert, headerAlertRule,
+}
+
 // maxValue bounds a header's value in bytes; a longer one is not believed.
 const maxValue = 256
 
@@ -57,6 +63,9 @@ func ParsePeer(text string) (netip.Prefix, error) {
 	if err != nil {
 		return p, fmt.Errorf("peer %q is no network: use one such as 10.1.0.0/16, or an address", text)
 	}
+	if p.Addr().Is4In6() {
+		return p, fmt.Errorf("peer %q is of IPv4 and written as of IPv6: use one such as 10.1.0.0/16", text)
+	}
 	if p != p.Masked() {
 		return p, fmt.Errorf("peer %q has bits behind its length: use %s", text, p.Masked())
 	}
@@ -68,6 +77,10 @@ func ValidateHeader(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	if name == "" || strings.Trim(name, allowed) != "" {
 		return fmt.Errorf("header %q is no name of a header: use one such as %s", name, DefaultTenantHeader)
+	}
+	name = http.CanonicalHeaderKey(name)
+	if slices.Contains(taken, name) || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") {
+		return fmt.Errorf("header %q has another meaning: use one such as %s", name, DefaultTenantHeader)
 	}
 	return nil
 }

@@ -73,12 +73,12 @@ func TestPeerIsANetworkOrAnAddress(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, p.String())
 	}
-	for text, want := range map[string]string{"": "is no network", "grafana": "is no network", "10.1.2.3/16": "use 10.1.0.0/16", "10.0.0.0/33": "is no network"} {
+	for text, want := range map[string]string{"": "is no network", "grafana": "is no network", "10.1.2.3/16": "use 10.1.0.0/16", "10.0.0.0/33": "is no network", "::ffff:10.0.0.0/104": "written as of IPv6"} {
 		_, err := ParsePeer(text)
 		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, ValidateHeader("X-Team"))
-	for _, bad := range []string{"", "a b", "a:b", "ä"} {
+	for _, bad := range []string{"", "a b", "a:b", "ä", "authorization", "Connection", "proxy-authorization", "X-Forwarded-For", "FromAlert", "Content-Type"} {
 		require.Error(t, ValidateHeader(bad))
 	}
 }
