@@ -180,6 +180,9 @@ func (c *collapser) lead(req *http.Request, key string, f *flight) (res *http.Re
 		}
 		return nil, err
 	}
+	if len(res.Header["Set-Cookie"]) > 0 {
+		return res, nil // It is for this client only.
+	}
 	over = false
 	if !c.leave(key, f) {
 		return res, nil
@@ -297,6 +300,8 @@ func collapseKey(req *http.Request, x *exchange) string {
 	b.WriteString(x.params)
 	b.WriteByte(' ')
 	b.WriteString(x.admissionClass().String()) // None waits for one that others go before.
+	b.WriteString("\ntenant:")                 // Of whichever header.
+	b.WriteString(x.who.Tenant)
 	for _, name := range sortedNames(req.Header) {
 		for _, value := range req.Header[name] {
 			b.WriteByte('\n')

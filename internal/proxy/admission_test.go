@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/identity"
 )
 
 // proxyOver is a Proxy whose upstream server is a function, for synctest.
@@ -188,6 +190,57 @@ func TestIdenticalRequestsInFlightAreSentOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTenantsShareNoAnswerWhateverTheirHeaderIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		p := proxyOver(t, func(p *Policy) {
+			p.Collapse = true
+			p.Identity = identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "X-Datasource-Uid")
+		}, func(r *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			time.Sleep(time.Second)
+			return textResponse(r, strings.NewReader(r.Header.Get("X-Datasource-Uid"))), nil
+		})
+		var wg sync.WaitGroup
+		for _, tenant := range []string{"a", "b", "a"} {
+			wg.Go(func() {
+				if got := ask(cancellable(t), p, "/api/v1/query?query=up", "X-Datasource-Uid", tenant).Body.String(); got != tenant {
+					t.Error(got)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 2, sent.Load())
+	})
+}
+
+func TestAnswerThatSetsACookieIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		p := proxyOver(t, func(p *Policy) { p.Collapse = true }, func(r *http.Request) (*http.Response, error) {
+			n := sent.Add(1)
+			time.Sleep(time.Second)
+			res := textResponse(r, strings.NewReader("{}"))
+			res.Header.Set("Set-Cookie", fmt.Sprint("session=", n))
+			return res, nil
+		})
+		var (
+			wg      sync.WaitGroup
+			cookies sync.Map
+		)
+		for range 3 {
+			wg.Go(func() {
+				cookies.Store(ask(cancellable(t), p, "/api/v1/query?query=up").Header().Get("Set-Cookie"), true)
+			})
+		}
+		wg.Wait()
+		for n := range 3 {
+			_, ok := cookies.Load(fmt.Sprint("session=", n+1))
+			require.True(t, ok)
+		}
+	})
 }
 
 func TestFollowerIsServedThoughTheLeaderFails(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -138,7 +139,10 @@ type once struct{}
 func (once) Read([]byte) (int, error) { return 0, io.EOF }
 func (once) Close() error             { return nil }
 
-var errRedirect = errors.New("redirect")
+var (
+	errRedirect = errors.New("redirect")
+	errEncoded  = errors.New("encoded answer")
+)
 
 // modifyResponse looks at the headers of an answer before they are passed on.
 func (p *Proxy) modifyResponse(res *http.Response) error {
@@ -172,25 +176,34 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 		return nil
 	}
 	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res)
-	counted := func() { p.metrics.exceeded.WithLabelValues(querylimit.LimitResponseBytes, mode.String()).Inc() }
-	if plain && enforce && l.Truncate && l.Max > 0 && isJSON(res) && res.StatusCode/100 == 2 {
-		res.Body = truncateWithWarning(res.Body, l.Max, x.policy.RefuseResponse(class, l.Max, true).Error(), counted)
-		res.Header.Del("Content-Length")
-		res.ContentLength = -1
-		return nil
+	if enforce && l.Max > 0 && !plain {
+		return errEncoded
 	}
 	limit := l.WireMax
 	if l.Max > 0 && (limit == 0 || l.Max < limit) {
 		limit = l.Max // Compressed, it has even more.
 	}
-	if limit == 0 {
-		return nil
-	}
-	if enforce && res.ContentLength > limit {
+	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
+	if enforce && !truncate && res.ContentLength > limit {
 		return x.policy.RefuseResponse(class, limit, false)
 	}
-	res.Body = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: counted, observe: !enforce}
+	refusal := x.policy.RefuseResponse(class, limit, truncate)
+	exceeded := func() { p.exceed(x, refusal) }
+	if truncate {
+		res.Body = truncateWithWarning(res.Body, limit, refusal.Error(), exceeded)
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
+		return nil
+	}
+	res.Body = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
 	return nil
+}
+
+// exceed counts a limit that the request ran into on its way, and notes it for
+// the query log.
+func (p *Proxy) exceed(x *exchange, refusal *querylimit.Refusal) {
+	p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
+	x.record.verdict.Refusals = append(x.record.verdict.Refusals, refusal)
 }
 
 // handleError answers a request to which no answer was passed on.
@@ -204,18 +217,21 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	case errors.Is(x.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
 		refusal := x.policy.RefuseDeadline(e.Class, e.path, x.deadline)
+		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
 	case asAdmission(err) != nil:
 		p.refuseAdmission(w.(*responseWriter), r.UserAgent(), asAdmission(err))
 	case asRefusal(err) != nil:
 		refusal := asRefusal(err)
-		p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
+		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), refusal)
 	case errors.Is(err, errRedirect):
 		p.upstreamError(w, reasonRedirect, err, errors.New(
 			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))
+	case errors.Is(err, errEncoded):
+		p.upstreamError(w, reasonEncoded, err, errors.New(
+			"the upstream server compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept: switch compression off there, or set wire_max in place of max"))
 	default:
 		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
 			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))
@@ -256,10 +272,19 @@ func (p *Proxy) countAborted(rw *responseWriter, x *exchange) {
 		p.metrics.clientGone.WithLabelValues(x.request.endpoint.Class.String()).Inc()
 	case errors.Is(x.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		p.metrics.exceeded.WithLabelValues(querylimit.LimitDeadline, querylimit.ModeEnforce.String()).Inc()
+		p.exceed(x, x.policy.RefuseDeadline(x.request.endpoint.Class, x.request.endpoint.path, x.deadline))
+	case x.tooLarge():
+		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()
 	default:
 		p.metrics.upstream.WithLabelValues(reasonTruncated).Inc()
 	}
+}
+
+// tooLarge reports whether the answer is broken off because of its size.
+func (x *exchange) tooLarge() bool {
+	return slices.ContainsFunc(x.record.verdict.Refusals, func(r *querylimit.Refusal) bool {
+		return r.Limit == querylimit.LimitResponseBytes && r.Mode == querylimit.ModeEnforce
+	})
 }
 
 // bufferPool holds the buffers through which answers are copied.

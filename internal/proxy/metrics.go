@@ -26,6 +26,7 @@ const (
 	reasonDeadline    = "deadline"    // the deadline passed, before or after the headers
 	reasonRedirect    = "redirect"    // a redirect, which is not passed on
 	reasonTruncated   = "truncated"   // the connection broke inside the body
+	reasonEncoded     = "encoded"     // compressed, though it was asked not to be
 )
 
 // Reasons of promguard_rejected_total besides limits and malformed requests.
@@ -149,7 +150,7 @@ func (m *metrics) precreate() {
 	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonSaturated, reasonTenantSaturated} {
 		m.rejected.WithLabelValues(reason)
 	}
-	for _, reason := range []string{reasonUnreachable, reasonDeadline, reasonRedirect, reasonTruncated} {
+	for _, reason := range []string{reasonUnreachable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded} {
 		m.upstream.WithLabelValues(reason)
 	}
 }

@@ -152,6 +152,7 @@ type exchange struct {
 	warnings []string
 	collapse bool
 	params   string // as they go upstream
+	record   *record
 }
 
 type exchangeKey struct{}
@@ -183,7 +184,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		inFlight.Dec()
 		took := time.Since(start)
 		p.metrics.request(class, rw.code, took)
-		seen.write(start, took, rw, r)
+		// A reload may have replaced and closed the log of when the request came.
+		seen.write(p.policy.Load().Log, start, took, rw, r)
 	}()
 
 	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
@@ -212,7 +214,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	set := p.policy.Load()
 	who := set.Identity.Subject(r)
 	policy := set.Rules.Tenant(who.Tenant)
-	seen.log, seen.endpoint, seen.who = set.Log, e, who
+	seen.endpoint, seen.who = e, who
 	if r.ContentLength != 0 {
 		rw.setReadDeadline(time.Now().Add(p.readTimeout))
 	}
@@ -243,6 +245,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		deadline: deadline,
 		warnings: v.Refusals.Warnings(),
 		collapse: set.Collapse,
+		record:   seen,
 	}, nil
 }
 

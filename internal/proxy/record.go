@@ -14,8 +14,7 @@ import (
 
 // record is what is remembered of a request for the query log, as far as it came.
 type record struct {
-	log      *querylog.Log
-	endpoint *endpoint
+	endpoint *endpoint // nil if there is nothing to log
 	who      querylimit.Subject
 	request  *request // nil if it was malformed
 	verdict  querylimit.Verdict
@@ -26,8 +25,8 @@ func (p *Proxy) CountLostLog() { p.metrics.logLost.Inc() }
 
 // write logs the request if the log wants it. Text of a client is copied, not
 // interpreted.
-func (s *record) write(start time.Time, took time.Duration, rw *responseWriter, r *http.Request) {
-	if !s.log.Wants(took, rw.code >= http.StatusBadRequest || len(s.verdict.Refusals) > 0) {
+func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, rw *responseWriter, r *http.Request) {
+	if s.endpoint == nil || !log.Wants(took, rw.code >= http.StatusBadRequest || len(s.verdict.Refusals) > 0) {
 		return
 	}
 	e := &querylog.Entry{
@@ -49,7 +48,7 @@ func (s *record) write(start time.Time, took time.Duration, rw *responseWriter, 
 			e.Limit = &q.limit
 		}
 	}
-	s.log.Write(e)
+	log.Write(e)
 }
 
 // optional returns nil for a time that was not given. JSON holds years up to 9999.

@@ -41,7 +41,7 @@ func (l *sizeLimiter) Read(p []byte) (int, error) {
 // is sent has at most so many bytes and is whole JSON. The list is data, or
 // result in it if its entries are objects. Entries are sent whole or not at all,
 // and what follows the list is kept, such as warnings. At most one entry is held
-// in memory.
+// in memory, which may be as large as the limit.
 type truncator struct {
 	src  io.ReadCloser
 	left int64 // bytes that may still be sent
@@ -49,7 +49,10 @@ type truncator struct {
 	// what follows the list. Beyond that the envelope is closed without it.
 	discard   int64
 	truncated bool
-	exceeded  func()
+	// unsaid is set once nobody can be told any more that entries are left out:
+	// the answer is broken off then.
+	unsaid   bool
+	exceeded func()
 
 	in  [16 << 10]byte
 	out bytes.Buffer
@@ -88,7 +91,7 @@ func (t *truncator) Read(p []byte) (int, error) {
 func (t *truncator) Close() error { return t.src.Close() }
 
 func (t *truncator) copy(chunk []byte) {
-	for i := 0; i < len(chunk); i++ {
+	for i := 0; i < len(chunk) && t.err != errTooLarge; i++ { //nolint:errorlint // It is set here.
 		if n := t.plainBytes(chunk[i:]); n > 0 {
 			t.hold(chunk[i : i+n])
 			i += n - 1
@@ -179,6 +182,9 @@ func (t *truncator) truncate() {
 	if !t.truncated {
 		t.truncated = true
 		t.exceeded()
+	}
+	if t.unsaid {
+		t.err = errTooLarge
 	}
 }
 

@@ -205,30 +205,60 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	a := g.get(t, "/api/v1/query?query=up")
 	require.Equal(t, 422, a.code, "its length is known")
 	requireEnvelope(t, a, typeExecution, "limit response_bytes", "50000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
-	for _, target := range []string{"/api/v1/query?query=up&time=2", "/api/v1/query?query=up&time=3", "/api/v1/rules"} {
-		if target == "/api/v1/rules" {
-			require.Equal(t, 422, g.get(t, target).code)
-			continue
-		}
-		req, err := http.NewRequest(http.MethodGet, g.URL+target, nil)
-		require.NoError(t, err)
-		req.Header.Set("Accept-Encoding", "gzip") // Not undone by the client, since set by hand.
-		res, err := g.Client().Do(req)
-		require.NoError(t, err)
-		_, err = io.ReadAll(res.Body)
-		res.Body.Close()
-		require.Error(t, err, "a part must not look like the whole")
-	}
+	res, err := g.Client().Get(g.URL + "/api/v1/query?query=up&time=2")
+	require.NoError(t, err)
+	_, err = io.ReadAll(res.Body)
+	res.Body.Close()
+	require.Error(t, err, "a part must not look like the whole")
+	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "response_bytes"))
+	require.Zero(t, g.value(t, "promguard_upstream_errors_total", "truncated"))
+	a = g.get(t, "/api/v1/query?query=up&time=3")
+	require.Equal(t, 503, a.code, "what it is when decoded nobody knows")
+	requireEnvelope(t, a, typeUnavailable, "compressed an answer", "response_bytes")
+	require.Equal(t, 422, g.get(t, "/api/v1/rules").code)
 	a = g.get(t, "/api/v1/labels")
 	require.Equal(t, 200, a.code)
 	require.LessOrEqual(t, len(a.body), 50_000)
 	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 50000 bytes allowed and was truncated.`)
-	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
+	require.Equal(t, 4.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
 	require.Equal(t, []string{"identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
+
+	g = newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		limits(querylimit.ModeEnforce)(o)
+		o.Responses.Classes[querylimit.ClassMetadata].WireMax = 30_000
+	})
+	a = g.get(t, "/api/v1/labels")
+	require.LessOrEqual(t, len(a.body), 30_000, "the smaller bound counts")
+	require.Contains(t, a.body, "30000 bytes allowed and was truncated")
 
 	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
 	require.Equal(t, matrix(2000), g.get(t, "/api/v1/labels").body)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
+}
+
+// No other place is left for the warning that entries are left out.
+func TestAnswerWithItsWarningsInFrontIsNotTruncatedInSilence(t *testing.T) {
+	const warnings = `{"status":"success","warnings":["of the server"],`
+	long := `"data":["` + strings.Repeat(`a","`, 100_000) + `"]}`
+	for name, tc := range map[string]struct {
+		wrap func(io.Reader) io.Reader
+		ok   bool
+	}{
+		"known when the warnings pass": {whole, true},
+		"known too late":               {iotest.OneByteReader, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, exceeded, err := truncated(warnings+long, 10_000, tc.wrap)
+			require.Equal(t, 1, exceeded)
+			require.Equal(t, tc.ok, err == nil)
+			require.Equal(t, tc.ok, strings.Contains(got, `"cut"`))
+			require.Equal(t, tc.ok, json.Valid([]byte(got)))
+		})
+	}
+	got, exceeded, err := truncated(warnings+`"data":["a"]}`, 10_000, iotest.OneByteReader)
+	require.NoError(t, err)
+	require.Zero(t, exceeded)
+	require.Equal(t, warnings+`"data":["a"]}`, got)
 }
 
 func BenchmarkTruncator(b *testing.B) {

@@ -49,6 +49,7 @@ func truncateWithWarning(body io.ReadCloser, limit int64, warning string, exceed
 	t := newTruncator(body, limit, exceeded)
 	return &warningReader{src: t, items: func() []byte {
 		if !t.truncated {
+			t.unsaid = true
 			return nil
 		}
 		return warningItems([]string{warning})
