@@ -22,7 +22,7 @@ import (
 // Report counts what a policy does with the requests of a log.
 type Report struct {
 	Log querylog.Stats
-	// Skipped are entries that cannot be judged: without the text of their
+	// Skipped are entries that cannot be judged: without the whole text of their
 	// queries, or of an endpoint that is not open.
 	Skipped int
 	// Malformed are those that no server answers, whatever the policy.
@@ -121,8 +121,8 @@ func request(e *querylog.Entry) *querylimit.Request {
 		req.End = *e.End
 	}
 	one := endpoint.Takes == querylimit.TakesExpr || endpoint.Takes == querylimit.TakesBareExpr
-	if one && len(e.Queries) != 1 || len(e.Queries) == 0 && len(e.Fingerprints) > 0 {
-		return nil // Redacted.
+	if e.Cut || one && len(e.Queries) != 1 || len(e.Queries) == 0 && len(e.Fingerprints) > 0 {
+		return nil // Redacted, or not whole.
 	}
 	return req
 }
@@ -137,7 +137,7 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "%d requests: would refuse %d (%s), of which %d were refused before; would warn %d (%s)\n",
 		r.Judged, r.Refused, percent(r.Refused, r.Judged), r.Before, r.Warned, percent(r.Warned, r.Judged))
 	if rest := r.Skipped + r.Malformed + r.Log.Broken + r.Log.Rules; rest > 0 {
-		fmt.Fprintf(w, "not judged: %d malformed, %d redacted or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
+		fmt.Fprintf(w, "not judged: %d malformed, %d redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
 			r.Malformed, r.Skipped, r.Log.Rules, r.Log.Broken)
 	}
 	r.writeLimits(w)

@@ -12,9 +12,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,6 +29,7 @@ import (
 
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -331,6 +335,42 @@ func TestPolicyIsReplacedForRequestsThatComeAfter(t *testing.T) {
 	require.Equal(t, 200, g.get(t, bad).code)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "selectivity", "observe"))
 	require.Equal(t, 1.0, g.value(t, "promguard_rejected_total", "selectivity"))
+}
+
+func TestRequestInFlightIsLoggedAfterAReload(t *testing.T) {
+	started, goOn := make(chan struct{}), make(chan struct{})
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(started)
+		<-goOn
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"status":"success","data":["`+strings.Repeat(`a","`, 1000)+`"]}`)
+	})
+	file := filepath.Join(t.TempDir(), "query.log")
+	lost := 0
+	open := func() *querylog.Log {
+		log, err := querylog.Open(querylog.Options{File: file}, func() { lost++ })
+		require.NoError(t, err)
+		return log
+	}
+	before, after := open(), open()
+	policy := newPolicy(t, func(o *querylimit.Options) {
+		o.Responses.Mode, o.Responses.Classes[querylimit.ClassMetadata].Max = querylimit.ModeEnforce, 1000
+	})
+	g := newGuard(t, upstream.URL, nil, func(o *Options) { policy.Log = before; o.Policy = policy })
+	var wg sync.WaitGroup
+	wg.Go(func() { g.get(t, "/api/v1/labels") })
+	<-started
+	policy.Log = after
+	g.proxy.SetPolicy(policy)
+	require.NoError(t, before.Close())
+	close(goOn)
+	wg.Wait()
+	g.Close()
+	require.NoError(t, after.Close())
+	require.Zero(t, lost)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"limits":["response_bytes:enforce"]`, "though it was exceeded after the headers")
 }
 
 func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {

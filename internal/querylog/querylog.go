@@ -9,11 +9,12 @@ package querylog
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,8 +35,10 @@ type Entry struct {
 	UserAgent string `json:"user_agent,omitempty"`
 	Client    string `json:"client,omitempty"`
 
-	// What was asked. Queries is empty in a redacted log.
+	// What was asked. Queries is empty in a redacted log. Cut is set if they are
+	// longer than MaxText bytes together: what is beyond is left out.
 	Queries      []string   `json:"queries,omitempty"`
+	Cut          bool       `json:"cut,omitempty"`
 	Fingerprints []string   `json:"fingerprints,omitempty"`
 	Start        *time.Time `json:"start,omitempty"`
 	End          *time.Time `json:"end,omitempty"`
@@ -76,8 +79,15 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// queueLength is how many entries may wait for a slow disk.
-const queueLength = 1024
+// MaxText bounds the queries of an entry in bytes, all together. Requests that are
+// refused are written, too, and they cost their clients little.
+const MaxText = 64 << 10
+
+// queueLength and queueBytes bound the entries that wait for a slow disk.
+const (
+	queueLength = 1024
+	queueBytes  = 16 << 20
+)
 
 // Log is an open log. A nil Log wants nothing. Safe for concurrent use.
 type Log struct {
@@ -85,6 +95,7 @@ type Log struct {
 	file    *os.File
 	lost    func()
 	entries chan *Entry
+	waiting atomic.Int64 // bytes of the texts of entries
 	done    chan struct{}
 
 	mu     sync.RWMutex // held for writing by Close
@@ -123,17 +134,50 @@ func (l *Log) Write(e *Entry) {
 	if l.opts.Redact {
 		e.Queries, e.User = nil, ""
 	}
+	e.keepQueries()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
 		l.lost()
 		return
 	}
-	select {
-	case l.entries <- e:
-	default:
-		l.lost()
+	n := e.bytes()
+	if l.waiting.Add(n) <= queueBytes {
+		select {
+		case l.entries <- e:
+			return
+		default:
+		}
 	}
+	l.waiting.Add(-n)
+	l.lost()
+}
+
+// keepQueries makes the entry hold its queries alone, and not the request that
+// they are parts of.
+func (e *Entry) keepQueries() {
+	left := MaxText
+	for i, text := range e.Queries {
+		if len(text) > left {
+			e.Cut = true
+			text = strings.ToValidUTF8(text[:left], "")
+		}
+		e.Queries[i] = strings.Clone(text)
+		if left -= len(text); e.Cut {
+			e.Queries = e.Queries[:i+1]
+			return
+		}
+	}
+}
+
+func (e *Entry) bytes() int64 {
+	n := 0
+	for _, list := range [][]string{e.Queries, e.Fingerprints, e.Limits, e.Rules} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	return int64(n)
 }
 
 // Close writes what waits and closes the file.
@@ -171,6 +215,7 @@ func (l *Log) run() {
 	}
 	defer flush()
 	for e := range l.entries {
+		l.waiting.Add(-e.bytes())
 		line, err := json.Marshal(e)
 		if err != nil {
 			l.lost() // A time or a number that JSON cannot hold.
@@ -186,6 +231,3 @@ func (l *Log) run() {
 		}
 	}
 }
-
-// ErrLongLine is returned for a line of more than a few megabytes.
-var ErrLongLine = errors.New("a line is too long")

@@ -4,14 +4,16 @@
 package querylog
 
 import (
-	"bytes"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -140,8 +142,55 @@ func TestLogOfPrometheusIsRead(t *testing.T) {
 		Time: end.Add(500 * time.Millisecond), Endpoint: "query_range", Client: "10.0.0.1", Queries: []string{"up"},
 		Start: &start, End: &end, Step: 15, Code: 200, Took: 0.25,
 	}}, got)
-	_, err = Read(bytes.NewReader(make([]byte, maxLine+2)), nil)
-	require.ErrorIs(t, err, ErrLongLine)
+}
+
+func TestLineThatIsTooLongIsSkipped(t *testing.T) {
+	long := strings.Repeat("x", maxLine+1)
+	n := 0
+	stats, err := Read(strings.NewReader(long+"\n"+`{"endpoint":"query","queries":["up"]}`+"\n"+long), func(*Entry) { n++ })
+	require.NoError(t, err)
+	require.Equal(t, Stats{Entries: 1, Broken: 2}, stats)
+	require.Equal(t, 1, n)
+	_, err = Read(iotest.ErrReader(io.ErrUnexpectedEOF), nil)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestLongQueriesAreCutAndMarked(t *testing.T) {
+	log, path, lost := open(t, nil)
+	whole := strings.Repeat("a", MaxText)
+	log.Write(&Entry{Endpoint: "query", Queries: []string{whole}})
+	log.Write(&Entry{Endpoint: "query", Queries: []string{whole + "b"}})
+	log.Write(&Entry{Endpoint: "series", Queries: []string{"up", whole, "down"}})
+	log.Write(&Entry{Endpoint: "query", Queries: []string{whole[1:] + "ä"}})
+	require.NoError(t, log.Close())
+	require.Zero(t, lost.Load())
+	require.Equal(t, []*Entry{
+		{Endpoint: "query", Queries: []string{whole}},
+		{Endpoint: "query", Queries: []string{whole}, Cut: true},
+		{Endpoint: "series", Queries: []string{"up", whole[2:]}, Cut: true},
+		{Endpoint: "query", Queries: []string{whole[1:]}, Cut: true},
+	}, read(t, path))
+}
+
+// A pipe that nobody reads is the slowest disk.
+func TestEntriesThatWaitForASlowDiskAreBoundedInBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Skip("no named pipes: ", err)
+	}
+	reader, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer reader.Close()
+	log, _, lost := open(t, func(o *Options) { o.File = path })
+	request := strings.Repeat("x", 1<<20)
+	for i := range 2 * queueBytes / MaxText {
+		log.Write(&Entry{Endpoint: "query", Queries: []string{request[i:]}})
+	}
+	require.LessOrEqual(t, log.waiting.Load(), int64(queueBytes))
+	require.Greater(t, int(lost.Load()), queueBytes/MaxText/2)
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	require.NoError(t, log.Close())
+	require.Zero(t, log.waiting.Load())
 }
 
 func FuzzRead(f *testing.F) {

@@ -5,16 +5,16 @@ package querylog
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
 )
 
-// maxLine bounds a line in bytes; the longest query that the guard takes is 1 MiB
-// and may be escaped.
+// maxLine bounds a line in bytes; the longest query that Prometheus logs is one of
+// 10 MiB.
 const maxLine = 16 << 20
 
 // upstreamEntry is a line of Prometheus's query log.
@@ -47,7 +47,7 @@ type Stats struct {
 	Entries int
 	// Rules are evaluations of rules by Prometheus itself, which no guard sees.
 	Rules int
-	// Broken lines are no entry of a query log.
+	// Broken lines are no entry of a query log, or too long for one.
 	Broken int
 }
 
@@ -55,15 +55,20 @@ type Stats struct {
 // that is neither is counted and skipped: the last one of a log may be cut off.
 func Read(r io.Reader, do func(*Entry)) (Stats, error) {
 	var stats Stats
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 64<<10), maxLine)
-	for lines.Scan() {
-		line := lines.Bytes()
-		if len(line) == 0 {
-			continue
+	lines := bufio.NewReaderSize(r, 64<<10)
+	var buf []byte
+	for {
+		line, whole, err := readLine(lines, buf[:0])
+		if err != nil && !errors.Is(err, io.EOF) {
+			return stats, err
 		}
-		e, rule := parseLine(line)
+		buf = line
+		e, rule := (*Entry)(nil), false
+		if whole {
+			e, rule = parseLine(line)
+		}
 		switch {
+		case len(line) == 0:
 		case rule:
 			stats.Rules++
 		case e == nil:
@@ -72,13 +77,27 @@ func Read(r io.Reader, do func(*Entry)) (Stats, error) {
 			stats.Entries++
 			do(e)
 		}
+		if err != nil {
+			return stats, nil
+		}
 	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return stats, fmt.Errorf("%w: more than %d bytes", ErrLongLine, maxLine)
-	} else if err != nil {
-		return stats, err
+}
+
+// readLine appends the next line to buf, without its end. Of one that is longer
+// than maxLine it reads all and returns a part: whole is false then.
+func readLine(r *bufio.Reader, buf []byte) (line []byte, whole bool, err error) {
+	whole = true
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(buf)+len(part) <= maxLine {
+			buf = append(buf, part...)
+		} else {
+			whole = false
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(buf, "\r\n"), whole, err
+		}
 	}
-	return stats, nil
 }
 
 func parseLine(line []byte) (e *Entry, rule bool) {
