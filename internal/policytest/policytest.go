@@ -28,7 +28,7 @@ type Report struct {
 	// Malformed are those that no server answers, whatever the policy.
 	Malformed int
 	// Judged are all others: Refused of them would be refused, Before of those
-	// were so already, Warned would get a warning.
+	// were so already, with 422 for what they ask, not with 429 or 503 for when, Warned would get a warning.
 	Judged, Refused, Before, Warned int
 	// Limits counts requests by the limit that they exceed and its mode.
 	Limits map[string]map[querylimit.Mode]int

@@ -201,9 +201,7 @@ func (w *walker) subquery(n *parser.SubqueryExpr) {
 func (w *walker) aggregation(n *parser.AggregateExpr) {
 	w.hash.word(n.Op.String())
 	w.hash.flag(n.Without)
-	for _, l := range n.Grouping {
-		w.hash.word(l)
-	}
+	w.hash.words(n.Grouping)
 	switch n.Op {
 	case parser.COUNT_VALUES:
 		w.query.countValues++
@@ -235,12 +233,8 @@ func (w *walker) binary(n *parser.BinaryExpr) {
 	}
 	w.hash.word(strconv.Itoa(int(m.Card)))
 	w.hash.flag(m.On)
-	for _, l := range m.MatchingLabels {
-		w.hash.word(l)
-	}
-	for _, l := range m.Include {
-		w.hash.word(l)
-	}
+	w.hash.words(m.MatchingLabels)
+	w.hash.words(m.Include)
 	many := m.Card == parser.CardOneToMany || m.Card == parser.CardManyToOne
 	if many || m.On && len(m.MatchingLabels) == 0 {
 		w.query.joins++

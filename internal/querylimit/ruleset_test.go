@@ -162,6 +162,7 @@ func TestFingerprintIsTheSameForQueriesThatDifferInValuesOnly(t *testing.T) {
 		{`a + ignoring(x) b`},
 		{`a + on(x) group_left b`},
 		{`a + on(x) group_left(y) b`},
+		{`a + on(x, y) group_left() b`},
 		{`a > b`},
 		{`a > bool b`},
 		{`(a + b) * c`},
