@@ -103,10 +103,10 @@ type collapser struct {
 
 // flight is a request that others wait for.
 type flight struct {
-	// holders is the leader and its followers, as long as they may read body.
-	// Guarded by the collapser.
-	holders int
-	done    chan struct{}
+	// holders is the leader and its followers, as long as they may read body, and
+	// kept is how many bytes are kept for them. Guarded by the collapser.
+	holders, kept int
+	done          chan struct{}
 	// Read after done: the answer, the error, or neither if the followers must
 	// send it themselves.
 	header http.Header
@@ -166,30 +166,20 @@ func (c *collapser) follow(req *http.Request, key string, f *flight) (*http.Resp
 // lead sends the request. After its headers nobody joins any more, so that an
 // answer is kept only where somebody waits for it.
 func (c *collapser) lead(req *http.Request, key string, f *flight) (res *http.Response, err error) {
-	over := true // Also if send panics.
-	defer func() {
-		if over {
-			c.leave(key, f)
-			close(f.done)
-		}
-	}()
-	res, err = c.send(req)
-	if err != nil {
-		if f.left = req.Context().Err() != nil; !f.left {
+	defer func() { // Also if send panics.
+		c.leave(key, f)
+		if f.left = err != nil && req.Context().Err() != nil; !f.left {
 			f.err = err // The request may be what broke the server: it is not sent again.
 		}
+		close(f.done)
+	}()
+	if res, err = c.send(req); err != nil {
 		return nil, err
 	}
-	if len(res.Header["Set-Cookie"]) > 0 {
-		return res, nil // It is for this client only.
-	}
-	over = false
-	if !c.leave(key, f) {
+	if !c.leave(key, f) || len(res.Header["Set-Cookie"]) > 0 { // A cookie is for this client only.
 		return res, nil
 	}
-	f.header, f.status = res.Header.Clone(), res.StatusCode
-	res.Body = &sharedBody{ReadCloser: res.Body, flight: f, collapser: c, request: req}
-	return res, nil
+	return c.share(res, f)
 }
 
 // leave ends the time in which others join, and reports whether somebody did.
@@ -202,13 +192,58 @@ func (c *collapser) leave(key string, f *flight) (followed bool) {
 	return f.holders > 1
 }
 
+// share reads an answer into memory, unless it is too large. Those who wait do so
+// for the server then, and not for the leader's client to take its part.
+func (c *collapser) share(res *http.Response, f *flight) (*http.Response, error) {
+	release := sync.OnceFunc(func() { c.release(f) })
+	body, err := io.ReadAll(&sharedReader{res.Body, c, f})
+	if errors.Is(err, errNotShared) {
+		rest := res.Body
+		res.Body = &heldBody{readCloser{io.MultiReader(bytes.NewReader(body), rest), rest}, release}
+		return res, nil
+	}
+	_ = res.Body.Close() // There is nothing more to read.
+	if err != nil {
+		release()
+		return nil, err
+	}
+	f.header, f.status, f.body, f.whole = res.Header.Clone(), res.StatusCode, body, true
+	res.Body = &heldBody{io.NopCloser(bytes.NewReader(body)), release}
+	return res, nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+var errNotShared = errors.New("the answer is too large to be shared")
+
+// sharedReader counts what is read of an answer, up to what may be kept.
+type sharedReader struct {
+	io.Reader
+
+	collapser *collapser
+	flight    *flight
+}
+
+// Read implements io.Reader.
+func (r *sharedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if !r.collapser.keep(r.flight, n) {
+		return n, errNotShared
+	}
+	return n, err
+}
+
 // keep reports whether n more bytes may be kept, and counts them.
-func (c *collapser) keep(n int) bool {
+func (c *collapser) keep(f *flight, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shared+n > maxSharedTotal {
+	if f.kept+n > maxShared || c.shared+n > maxSharedTotal {
 		return false
 	}
+	f.kept += n
 	c.shared += n
 	return true
 }
@@ -218,62 +253,8 @@ func (c *collapser) release(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.holders--; f.holders == 0 {
-		c.shared -= len(f.body)
+		c.shared -= f.kept
 	}
-}
-
-// sharedBody keeps an answer while it is read, for those who wait for it.
-type sharedBody struct {
-	io.ReadCloser
-
-	flight    *flight
-	collapser *collapser
-	request   *http.Request
-	over      bool
-}
-
-// Read implements io.Reader.
-func (b *sharedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.over {
-		return n, err
-	}
-	if len(b.flight.body)+n > maxShared || !b.collapser.keep(n) {
-		b.finish(false, nil)
-		return n, err
-	}
-	b.flight.body = append(b.flight.body, p[:n]...)
-	switch {
-	case errors.Is(err, io.EOF):
-		b.finish(true, nil)
-	case err != nil:
-		b.finish(false, err)
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (b *sharedBody) Close() error {
-	b.finish(false, nil)
-	return b.ReadCloser.Close()
-}
-
-func (b *sharedBody) finish(whole bool, err error) {
-	if b.over {
-		return
-	}
-	b.over = true
-	f := b.flight
-	f.whole = whole
-	if !whole {
-		b.collapser.keep(-len(f.body))
-		f.body = nil
-		if f.left = b.request.Context().Err() != nil; !f.left {
-			f.err = err
-		}
-	}
-	b.collapser.release(f)
-	close(f.done)
 }
 
 // saysNothing are headers that differ between requests for the same answer. All

@@ -361,6 +361,35 @@ func (b *slowBody) Read([]byte) (int, error) {
 	}
 }
 
+func TestFollowersDoNotWaitForTheClientOfTheLeader(t *testing.T) {
+	for name, size := range map[string]int{"shared": 1000, "too large to be shared": maxShared + 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCollapser(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(time.Second)
+					return textResponse(r, strings.NewReader(strings.Repeat("x", size))), nil
+				}, func() {})
+				var leader, follower *http.Response
+				for _, res := range []**http.Response{&leader, &follower} {
+					go func() {
+						*res, _ = c.roundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), "key")
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(3 * time.Second)
+				for _, res := range []*http.Response{follower, leader} {
+					require.NotNil(t, res)
+					text, err := io.ReadAll(res.Body)
+					require.NoError(t, err)
+					require.Len(t, text, size)
+					require.NoError(t, res.Body.Close())
+				}
+				require.Zero(t, c.shared)
+			})
+		})
+	}
+}
+
 func TestSharedAnswerIsHeldOnceAndCountedUntilTheLastFollowerHasReadIt(t *testing.T) {
 	const size, followers = 1 << 20, 20
 	release := make(chan struct{})
