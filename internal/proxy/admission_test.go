@@ -377,6 +377,7 @@ func TestFollowersDoNotWaitForTheClientOfTheLeader(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(3 * time.Second)
+				synctest.Wait()
 				for _, res := range []*http.Response{follower, leader} {
 					require.NotNil(t, res)
 					text, err := io.ReadAll(res.Body)
