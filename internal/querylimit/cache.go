@@ -13,7 +13,7 @@ type textCache[V any] struct {
 	mu         sync.RWMutex
 	limit      int // bytes of one generation
 	bytes      int // of the young one
-	young, old map[string]cached[V]
+	young, old map[string]*cached[V]
 }
 
 type cached[V any] struct {
@@ -25,7 +25,7 @@ type cached[V any] struct {
 // newTextCache returns a cache of about maxBytes in all; 0 means one that
 // remembers nothing.
 func newTextCache[V any](maxBytes int) *textCache[V] {
-	return &textCache[V]{limit: maxBytes / 2, young: map[string]cached[V]{}}
+	return &textCache[V]{limit: maxBytes / 2, young: map[string]*cached[V]{}}
 }
 
 func (c *textCache[V]) get(text string) (V, bool) {
@@ -37,10 +37,12 @@ func (c *textCache[V]) get(text string) (V, bool) {
 	}
 	e, ok = c.old[text]
 	c.mu.RUnlock()
-	if ok {
-		c.put(e.text, e.value, e.bytes)
+	if !ok {
+		var none V
+		return none, false
 	}
-	return e.value, ok
+	c.put(e.text, e.value, e.bytes)
+	return e.value, true
 }
 
 // put remembers value, which holds about so many bytes besides the text. What is
@@ -59,8 +61,8 @@ func (c *textCache[V]) put(text string, value V, bytes int) {
 		return
 	}
 	if c.bytes+total > c.limit {
-		c.old, c.young, c.bytes = c.young, map[string]cached[V]{}, 0
+		c.old, c.young, c.bytes = c.young, map[string]*cached[V]{}, 0
 	}
-	c.young[text] = cached[V]{text, value, bytes}
+	c.young[text] = &cached[V]{text, value, bytes}
 	c.bytes += total
 }

@@ -290,7 +290,7 @@ func TestCacheStaysWithinItsBoundAndKeepsWhatIsUsed(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, []byte("v"), v)
 		held := 0
-		for _, generation := range []map[string]cached[[]byte]{c.young, c.old} {
+		for _, generation := range []map[string]*cached[[]byte]{c.young, c.old} {
 			for text, e := range generation {
 				held += len(text) + len(e.value)
 			}

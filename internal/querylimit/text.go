@@ -19,10 +19,10 @@ const (
 	MaxQueryBytes     = 1 << 20
 	MaxQueryOperators = 10_000
 	MaxRegexSize      = 1_000_000
-	// maxUnicodeClasses bounds classes such as \pL of a request. Two or three bytes
-	// of text are 5 KiB already when they are parsed to find out their size; what
-	// has more of them counts as larger than MaxRegexSize.
-	maxUnicodeClasses = 1000
+	// maxUnicodeClasses bounds classes such as \pL of a regular expression. Three
+	// bytes of text are 5 KiB already when they are parsed to find out their size;
+	// what has more of them counts as larger than MaxRegexSize.
+	maxUnicodeClasses = 500
 )
 
 // CheckText looks at the PromQL expressions or selectors of one request before
@@ -44,9 +44,7 @@ func (p *Policy) scan(texts ...string) (scan, Refusals) {
 		return s, rs // Scanning would cost what the limit is there to save.
 	}
 	for _, t := range texts {
-		if s.add(t); s.regexSize > MaxRegexSize {
-			break // It is too large already, and what follows may be as costly.
-		}
+		s.add(t)
 	}
 	return s, p.checkScanned(longest, s)
 }
@@ -61,9 +59,8 @@ func (p *Policy) checkScanned(longest int, s scan) Refusals {
 // than the parser would build, never less. Outside braces every string is taken
 // for a regular expression, because label_replace compiles its last argument.
 type scan struct {
-	operators      int
-	regexSize      int
-	unicodeClasses int
+	operators int
+	regexSize int
 }
 
 func (s *scan) add(text string) {
@@ -74,7 +71,9 @@ func (s *scan) add(text string) {
 		case c == '"' || c == '\'' || c == '`':
 			end := stringEnd(text, i)
 			if afterTilde || !inBraces {
-				s.addRegex(text[i:end])
+				if s.addRegex(text[i:end]); s.regexSize > MaxRegexSize {
+					return // It is refused in any case, and what follows may cost as much.
+				}
 			}
 			i, afterTilde = end, false
 			continue
@@ -154,11 +153,6 @@ func (s *scan) addRegex(quoted string) {
 		s.regexSize += len(quoted)
 		return
 	}
-	s.unicodeClasses += unicodeClasses(text)
-	if s.unicodeClasses > maxUnicodeClasses {
-		s.regexSize += MaxRegexSize + 1
-		return
-	}
 	s.regexSize += regexSize(text)
 }
 
@@ -172,7 +166,10 @@ func unicodeClasses(text string) int {
 // expression, but label_replace makes it one. What does not parse fails before it
 // is compiled.
 func regexSize(text string) int {
-	if strings.IndexByte(text, '{') < 0 && unicodeClasses(text) == 0 {
+	switch classes := unicodeClasses(text); {
+	case classes > maxUnicodeClasses:
+		return MaxRegexSize + 1
+	case classes == 0 && strings.IndexByte(text, '{') < 0:
 		return len(text) // Size follows length.
 	}
 	re, err := syntax.Parse("^(?s:"+text+")$", syntax.Perl)
