@@ -41,6 +41,10 @@ func (a *Analyzer) Expr(p *Policy, text string) (*Query, Refusals, error) {
 	if q, ok := a.queries.get(text); ok {
 		return q, p.checkScanned(len(text), q.scan), nil
 	}
+	return a.parse(p, text)
+}
+
+func (a *Analyzer) parse(p *Policy, text string) (*Query, Refusals, error) {
 	s, rs := p.scan(text)
 	if rs.Err() != nil {
 		return nil, rs, nil
