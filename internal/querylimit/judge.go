@@ -50,7 +50,7 @@ var ErrEmptySelector = errors.New("match[] must contain at least one non-empty m
 // regular expressions take time for every byte.
 func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error) {
 	r.Who.Endpoint, r.Who.Class = r.Endpoint.Name, r.Endpoint.Class
-	if v := s.tooLong(r); v.Refusals.Err() != nil {
+	if v, ok := s.tooLong(r); ok {
 		return v, nil
 	}
 	d := s.Decide(&r.Who, r.Texts, nil)
@@ -78,16 +78,21 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 }
 
 // tooLong refuses texts that are longer than any rule allows.
-func (s *Ruleset) tooLong(r *Request) Verdict {
-	v := Verdict{Policy: s.Tenant(r.Who.Tenant)}
+func (s *Ruleset) tooLong(r *Request) (v Verdict, ok bool) {
 	longest := 0
 	for _, text := range r.Texts {
 		longest = max(longest, len(text))
 	}
-	if !s.setsQueryBytes || longest > MaxQueryBytes {
-		v.Refusals = v.Policy.checkCount(nil, &counts[countQueryBytes], longest)
+	p, known := s.tenants[r.Who.Tenant]
+	if !known {
+		p = s.global
 	}
-	return v
+	if longest <= min(p.opts.QueryBytes.Max, MaxQueryBytes) || s.setsQueryBytes && longest <= MaxQueryBytes {
+		return v, false
+	}
+	v.Policy = s.Tenant(r.Who.Tenant)
+	v.Refusals = v.Policy.checkCount(nil, &counts[countQueryBytes], longest)
+	return v, v.Refusals.Err() != nil
 }
 
 // parse returns no queries if the limits of text refuse them.
