@@ -48,11 +48,42 @@ func (w *walker) binary(e *parser.BinaryExpr) effect {
 		l, r = l.rough(""), r.rough("")
 	case vectors && !byLE:
 		l, r = joinedWithoutLE(e.VectorMatching, l, r)
+	case vectors && (l.thin == nil || r.thin == nil):
+		// The other side need not have all bounds.
+		l, r = l.filter(), r.filter()
 	}
 	if !e.Op.IsComparisonOperator() {
-		return both(l, r)
+		if out := both(l, r); keepsCounts(e, l, r) {
+			return out
+		} else {
+			return out.part()
+		}
 	}
-	return compared(e, both(l, r))
+	out := compared(e, both(l, r))
+	if e.ReturnBool {
+		return out.part()
+	}
+	return out.filter()
+}
+
+// keepsCounts reports whether arithmetic leaves counts that grow with the bound as
+// such. A factor that is no constant is taken for positive.
+func keepsCounts(e *parser.BinaryExpr, l, r effect) bool {
+	if e.Op == parser.ADD {
+		return true
+	}
+	if l.thin == nil || r.thin != nil {
+		c, ok := constant(e.LHS)
+		return l.thin == nil && e.Op == parser.MUL && (!ok || c > 0)
+	}
+	switch e.Op {
+	case parser.SUB:
+		return true
+	case parser.MUL, parser.DIV:
+		c, ok := constant(e.RHS)
+		return !ok || c > 0
+	}
+	return false
 }
 
 // compared is a comparison of values that may have moved.
@@ -101,7 +132,7 @@ func closeTo(e *parser.BinaryExpr, l, r effect, vectors bool) effect {
 	if c, ok := constant(e.RHS); ok && l.near != nil {
 		switch {
 		case e.Op.IsComparisonOperator():
-			return threshold(e, in, c)
+			return threshold(e, e.Op, in, c)
 		case e.Op == parser.MUL:
 			return scaled(in, c)
 		case e.Op == parser.DIV && c != 0:
@@ -111,7 +142,7 @@ func closeTo(e *parser.BinaryExpr, l, r effect, vectors bool) effect {
 	if c, ok := constant(e.LHS); ok && r.near != nil {
 		switch {
 		case e.Op.IsComparisonOperator():
-			return threshold(e, in, c)
+			return threshold(e, mirrored(e.Op), in, c)
 		case e.Op == parser.MUL:
 			return scaled(in, c)
 		}
@@ -122,7 +153,7 @@ func closeTo(e *parser.BinaryExpr, l, r effect, vectors bool) effect {
 		other = l
 	}
 	if vectors && other.none() && in.near.bound.Low == 0 && (e.Op == parser.MUL || e.Op == parser.DIV) {
-		return in.mixed()
+		return in.mixed().beside()
 	}
 	out := in.moved(in.why + ", and how far the result is off is not known")
 	if e.Op.IsComparisonOperator() {
@@ -131,9 +162,26 @@ func closeTo(e *parser.BinaryExpr, l, r effect, vectors bool) effect {
 	return compared(e, out)
 }
 
-// threshold is a comparison with a constant.
-func threshold(e *parser.BinaryExpr, in effect, value float64) effect {
-	m, divided := inside(in.near.merged, value)
+// mirrored returns the operator that compares the other way round.
+func mirrored(op parser.ItemType) parser.ItemType {
+	switch op {
+	case parser.GTR:
+		return parser.LSS
+	case parser.LSS:
+		return parser.GTR
+	case parser.GTE:
+		return parser.LTE
+	case parser.LTE:
+		return parser.GTE
+	}
+	return op
+}
+
+// threshold is a comparison with a constant, which stands after the operator.
+func threshold(e *parser.BinaryExpr, op parser.ItemType, in effect, value float64) effect {
+	// Quantiles are above the lower end of their bucket and up to the upper.
+	open := (op == parser.GTR || op == parser.LTE) && !in.near.negated
+	m, divided := inside(in.near.merged, value, open)
 	if in.near.plain && !divided {
 		if e.ReturnBool {
 			in.near = nil
@@ -161,6 +209,7 @@ func scaled(in effect, factor float64) effect {
 		n.merged[i] = interval{min(a, b), max(a, b)}
 	}
 	n.plain = n.plain && size > 0 && !math.IsInf(size, 0)
+	n.negated = n.negated != (factor < 0)
 	in.near = &n
 	return in
 }
@@ -195,6 +244,9 @@ func and(l, r effect, byLE bool) effect {
 	if r.thin != nil && l.thin == nil {
 		r = r.rough("")
 	}
+	if byLE && r.thin == nil {
+		l = l.filter()
+	}
 	r.move = false
 	if r.none() {
 		return l
@@ -214,6 +266,9 @@ func unless(l, r effect, byLE bool) effect {
 		} else {
 			r.thin = nil
 		}
+	}
+	if byLE {
+		l = l.filter()
 	}
 	out := l
 	if r.empty || r.lose {
@@ -236,10 +291,12 @@ func or(l, r effect, byLE bool) effect {
 	if l.empty && r.empty {
 		return l
 	}
-	if l.thin != nil && r.none() && !byLE {
-		return l
+	filtered := l.thin != nil && l.thin.filtered
+	if l.thin != nil && r.none() && !byLE && !filtered {
+		// The rows of r may have an le, too.
+		return l.part()
 	}
-	if l.empty || l.lose || l.thin != nil && r.thin == nil {
+	if l.empty || l.lose || filtered || l.thin != nil && r.thin == nil {
 		out := both(l, r).rough("")
 		out.empty = false
 		out.lose, out.gain = true, true
@@ -250,16 +307,21 @@ func or(l, r effect, byLE bool) effect {
 		r.empty, r.lose = false, true
 	}
 	if l.none() || r.none() {
-		return both(l, r)
+		return both(l, r).part().beside()
 	}
-	return either(l, r)
+	return either(l, r).part()
 }
 
 // exists is the effect on which rows there are, leaving their values aside.
 func exists(e effect, byLE bool) effect {
 	e.near = nil
 	e.move = false
-	if !byLE {
+	switch {
+	case byLE || e.thin == nil:
+	case e.thin.filtered:
+		e = e.rough("")
+		e.move = false
+	default:
 		// +Inf stands for all bounds.
 		e.thin = nil
 	}

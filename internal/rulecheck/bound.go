@@ -94,9 +94,16 @@ func boundOf(merged []interval) Bound {
 }
 
 // inside returns the merged bucket that the value divides, if there is one: then
-// the full histogram may be on another side of it than the thinned one.
-func inside(merged []interval, value float64) (interval, bool) {
-	i := slices.IndexFunc(merged, func(m interval) bool { return m.low < value && value < m.high })
+// the full histogram may be on another side of it than the thinned one. A quantile
+// may be the upper end of its bucket, and where counts do not grow, only one of the
+// two is, so that the ends count unless a comparison tells no difference there.
+func inside(merged []interval, value float64, open bool) (interval, bool) {
+	i := slices.IndexFunc(merged, func(m interval) bool {
+		if open {
+			return m.low < value && value < m.high
+		}
+		return m.low <= value && value <= m.high
+	})
 	if i < 0 {
 		return interval{}, false
 	}

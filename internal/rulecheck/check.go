@@ -18,6 +18,7 @@ package rulecheck
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -224,7 +225,10 @@ func sameEffect(a, b effect) bool {
 	if (a.thin == nil) != (b.thin == nil) || (a.near == nil) != (b.near == nil) || a.undecided != b.undecided {
 		return false
 	}
-	if a.near != nil && (a.near.bound != b.near.bound || a.near.plain != b.near.plain) {
+	if !reflect.DeepEqual(a.near, b.near) {
+		return false
+	}
+	if a.thin != nil && (a.thin.partial != b.thin.partial || a.thin.filtered != b.thin.filtered || !slices.Equal(a.thin.histograms, b.thin.histograms)) {
 		return false
 	}
 	return a.empty == b.empty && a.lose == b.lose && a.gain == b.gain && a.move == b.move
@@ -255,8 +259,9 @@ func (w *walker) listing(l *source.Listing) effect {
 		return effect{undecided: err.Error()}
 	}
 	in := w.selected(s)
-	if in.thin != nil && l.Label != model.BucketLabel {
-		// Every series has a sibling with le="+Inf".
+	if in.thin != nil && l.Label != model.BucketLabel && model.LegacyValidation.IsValidLabelName(l.Label) && !source.HasMarker(l.Label) && !in.thin.filtered {
+		// Every series has a sibling with le="+Inf". Without a label, whole series
+		// are asked for; and a variable may name it.
 		in.thin = nil
 	}
 	in.near, in.move = nil, false

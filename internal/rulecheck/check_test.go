@@ -143,7 +143,8 @@ func TestVerdictOfAnExpressionThatReadsDroppedSeries(t *testing.T) {
 		{"histogram_fraction(0, 0.2, a_bucket)", Changed, ""},
 		{`histogram_quantile(0.99, {__name__=~"(a|b)_bucket"})`, Thinned, ""},
 		{`histogram_quantile(0.99, sum by (le) ({__name__=~"(a|c)_bucket"}))`, Changed, ""},
-		{"histogram_quantile(0.9, a_bucket - b_bucket)", Thinned, ""},
+		{"histogram_quantile(0.9, a_bucket + b_bucket)", Thinned, ""},
+		{"histogram_quantile(0.9, a_bucket - b_bucket)", Changed, ""},
 		{"a_bucket / ignoring (le) group_left a_count", Thinned, ""},
 		{"a_bucket / on (job, le) a_bucket", Thinned, ""},
 		{"a_bucket or on (job) up", Thinned, ""},
@@ -166,6 +167,129 @@ func TestVerdictOfAnExpressionThatReadsDroppedSeries(t *testing.T) {
 				require.NotContains(t, f.Why, "rule "+f.Rule+" .", "a sentence needs a reason")
 			}
 		})
+	}
+}
+
+// thinRule merges 0.1 to 0.5, 1 to 5 and 10 to 50.
+func TestQuantileOfSomeOfTheBoundsIsNotBounded(t *testing.T) {
+	p := profile(t, thinRule)
+	for text, want := range map[string]Verdict{
+		`histogram_quantile(0.99, a_bucket{le=~"0.1|20(.0)?|[+]Inf"})`:                      Changed,
+		`histogram_quantile(0.99, a_bucket{le!~"50(.0)?|10(.0)?"})`:                         Changed,
+		`histogram_quantile(0.99, a_bucket{le=~".+"})`:                                      Thinned,
+		`histogram_quantile(0.99, a_bucket{le!=""})`:                                        Thinned,
+		`histogram_quantile(0.99, a_bucket{le=~"` + source.Marker(0) + `"})`:                Changed,
+		`histogram_quantile(0.0001, a_bucket > 5)`:                                          Changed,
+		`histogram_quantile(0.0001, a_bucket > bool 5)`:                                     Changed,
+		`histogram_quantile(0.5, a_bucket and on(le) other)`:                                Changed,
+		`histogram_quantile(0.5, a_bucket and on(job) other)`:                               Thinned,
+		`histogram_quantile(0.5, a_bucket unless on(le) other)`:                             Changed,
+		`histogram_quantile(0.5, a_bucket * on(job, le) other)`:                             Changed,
+		`histogram_quantile(0.5, a_bucket * on(job) group_left other)`:                      Thinned,
+		`histogram_quantile(0.5, a_bucket * -1)`:                                            Changed,
+		`histogram_quantile(0.5, -a_bucket)`:                                                Changed,
+		`histogram_quantile(0.5, 1 / a_bucket)`:                                             Changed,
+		`histogram_quantile(0.5, 2 * a_bucket / 3 - 1)`:                                     Thinned,
+		`histogram_quantile(0.5, a_bucket ^ 2)`:                                             Changed,
+		`histogram_quantile(0.5, a_bucket / a_bucket)`:                                      Changed,
+		`histogram_quantile(0.5, delta(a_bucket[5m]))`:                                      Changed,
+		`histogram_quantile(0.5, topk by (le) (3, a_bucket))`:                               Changed,
+		`histogram_quantile(0.5, stddev by (le) (a_bucket))`:                                Changed,
+		`histogram_quantile(0.5, max by (le) (a_bucket))`:                                   Thinned,
+		`histogram_quantile(0.5, a_bucket or on(job) label_replace(up, "le", "2", "", ""))`: Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+	require.Equal(t, Changed, check(t, p, expression(t, source.KindAlert, `histogram_quantile(0.99, a_bucket{le=~"0.1|20(.0)?|[+]Inf"}) > 10`))[0].Verdict)
+}
+
+func TestInfiniteBoundStandsForOthersOnlyUnfiltered(t *testing.T) {
+	p := profile(t, thinRule)
+	for text, want := range map[string]Verdict{
+		`absent(a_bucket == 7)`:                                  Changed,
+		`absent(a_bucket < 7)`:                                   Changed,
+		`absent(a_bucket == bool 7)`:                             Invisible,
+		`group by (job) (a_bucket == 7)`:                         Changed,
+		`count(group by (job) (increase(a_bucket[5m]) == 0))`:    Changed,
+		`up unless on(job) (a_bucket == 7)`:                      Changed,
+		`up and on(job) (a_bucket == 7)`:                         Changed,
+		`(a_bucket == 7) or on(job) up`:                          Changed,
+		`absent(a_bucket and on(le) a_other{le="0.2"})`:          Changed,
+		`absent(a_bucket unless on(le) a_other)`:                 Changed,
+		`absent(a_bucket + on(le) a_other)`:                      Changed,
+		`absent(a_bucket{le=~"` + source.Marker(0) + `"})`:       Changed,
+		`absent(max_over_time((a_bucket == 7)[1h:]))`:            Changed,
+		`up unless on(job) (a_bucket unless on(le) b_count)`:     Changed,
+		`group by (job) (a_bucket or on(job) up)`:                Invisible,
+		`up unless on(job) sum by (job, le) (a_bucket)`:          Invisible,
+		`up unless on(job) (sum by (job, le) (a_bucket) > 0.01)`: Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+func TestThresholdAtTheEndOfAMergedBucket(t *testing.T) {
+	p := profile(t, thinRule)
+	for text, want := range map[string]Verdict{
+		"histogram_quantile(0.007, a_bucket) >= bool 5":                  Changed,
+		"histogram_quantile(0.007, a_bucket) >= 5":                       Changed,
+		"histogram_quantile(0.007, a_bucket) < 5":                        Changed,
+		"histogram_quantile(0.007, a_bucket) == 5":                       Changed,
+		"histogram_quantile(0.007, a_bucket) != 5":                       Changed,
+		"5 <= histogram_quantile(0.007, a_bucket)":                       Changed,
+		"5 > histogram_quantile(0.007, a_bucket)":                        Changed,
+		"count_over_time((histogram_quantile(0.5, a_bucket) >= 5)[5m:])": Changed,
+		"histogram_quantile(0.007, a_bucket) > bool 5":                   Invisible,
+		"histogram_quantile(0.007, a_bucket) <= bool 5":                  Invisible,
+		"5 < bool histogram_quantile(0.007, a_bucket)":                   Invisible,
+		"5 >= bool histogram_quantile(0.007, a_bucket)":                  Invisible,
+		"histogram_quantile(0.007, a_bucket) >= bool 7":                  Invisible,
+		"-histogram_quantile(0.007, a_bucket) > bool -5":                 Changed,
+		"histogram_quantile(0.007, a_bucket) * -1 <= bool -5":            Changed,
+		"-(-histogram_quantile(0.007, a_bucket)) > bool 5":               Invisible,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+func TestSumOfValuesOfEitherSignIsNotBounded(t *testing.T) {
+	p := profile(t, thinRule+
+		"- {id: below, class: thin, histograms: [c], drop_le: [2], bounds: [-10, -5, 1, 2, 5], reason: for a test}\n")
+	for text, want := range map[string]Verdict{
+		`sum(histogram_quantile(0.8, a_bucket))`:                                                 Thinned,
+		`sum(histogram_quantile(0.8, a_bucket) > 7)`:                                             Thinned,
+		`sum(histogram_quantile(0.8, a_bucket) or label_replace(vector(-15), "x", "y", "", ""))`: Changed,
+		`avg_over_time((histogram_quantile(0.8, a_bucket) or vector(-15))[5m:])`:                 Changed,
+		`max(histogram_quantile(0.8, a_bucket) or vector(-15))`:                                  Thinned,
+		`sum(histogram_quantile(0.8, a_bucket) or -histogram_quantile(0.8, b_bucket))`:           Changed,
+		`sum(histogram_quantile(0.8, a_bucket) * on(job) group_left other)`:                      Changed,
+		`histogram_quantile(0.8, a_bucket) * on(job) group_left other`:                           Thinned,
+		`sum(histogram_quantile(0.8, c_bucket))`:                                                 Changed,
+		`histogram_quantile(0.8, c_bucket)`:                                                      Thinned,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+func TestValuesWithTheSeparatorAreJoinedAsPrometheusDoes(t *testing.T) {
+	p := profile(t, "- {id: semi, class: unused, source_labels: [__name__, y, z], regex: 'semi;.*;c', reason: for a test}\n"+
+		"- {id: last, class: unused, source_labels: [__name__, pod, container], regex: 'up;x;.*', reason: for a test}\n"+
+		"- {id: jobs, class: unused, source_labels: [__name__], regex: 'etcd_.*', jobs: [apiserver], reason: for a test}\n")
+	for text, want := range map[string]Verdict{
+		`semi{z="q;c"}`:           Changed,
+		`semi{z="q"}`:             Invisible,
+		`semi{y="a",z="c"}`:       Gone,
+		`up{pod="x;y"}`:           Changed,
+		`up{pod="y"}`:             Invisible,
+		`etcd_x{job=~".*etcd.*"}`: Invisible,
+		`etcd_x{job=~".*api.*"}`:  Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
 	}
 }
 
@@ -258,6 +382,9 @@ func TestListingsLoseValuesOnlyWithSeries(t *testing.T) {
 		{`part{container!=""}`, "pod", Invisible},
 		{"a_bucket", "job", Invisible},
 		{"a_bucket", "le", Thinned},
+		{"a_bucket", "", Thinned},
+		{"a_bucket", "$l", Thinned},
+		{"a_bucket", "[[l]]", Thinned},
 		{"up", "job", Invisible},
 		{"", "job", Undecided},
 	} {

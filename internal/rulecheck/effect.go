@@ -19,7 +19,7 @@ type effect struct {
 	// and series with other values.
 	lose, gain, move bool
 	// thin is set if rows of certain le are missing and all others are there,
-	// with their values, among them +Inf and the largest finite bound.
+	// with their values.
 	thin *thin
 	// near is set if all rows are there with values that are close.
 	near *near
@@ -36,6 +36,12 @@ type thin struct {
 	rule *rule
 	// histograms are the names of those in question, without _bucket.
 	histograms []string
+	// partial says that the rows may be no longer the cumulative counts at all
+	// bounds that stay, so that nothing bounds a quantile of them.
+	partial bool
+	// filtered says that where rows are left, +Inf need not be among them, so
+	// that a group of rows may be gone altogether. It implies partial.
+	filtered bool
 }
 
 // near says how close values are.
@@ -47,6 +53,41 @@ type near struct {
 	// plain says that the result is quantiles, or the largest or smallest of
 	// them, so that a threshold outside of all merged buckets is decided alike.
 	plain bool
+	// signs says that values of either sign may stand beside each other, so that
+	// the relative bound does not hold for their sum.
+	signs bool
+	// negated says that the values are those of quantiles times a negative number.
+	negated bool
+}
+
+// beside notes that rows of any value stand beside those that are close.
+func (e effect) beside() effect {
+	if e.near != nil {
+		n := *e.near
+		n.signs = true
+		e.near = &n
+	}
+	return e
+}
+
+// part notes that the rows are no longer cumulative counts at all bounds.
+func (e effect) part() effect {
+	if e.thin != nil {
+		t := *e.thin
+		t.partial = true
+		e.thin = &t
+	}
+	return e
+}
+
+// filter notes that single rows may have been taken out, whatever their le.
+func (e effect) filter() effect {
+	if e.thin != nil {
+		t := *e.thin
+		t.partial, t.filtered = true, true
+		e.thin = &t
+	}
+	return e
 }
 
 func (e effect) none() bool {
@@ -82,6 +123,7 @@ func (e effect) roughRows() effect {
 func (e effect) moved(why string) effect {
 	if e.thin != nil || e.near != nil {
 		e.move = true
+		e.lose = e.lose || e.thin != nil && e.thin.filtered
 		e.thin, e.near = nil, nil
 		e.why = why
 	}
@@ -107,7 +149,10 @@ func both(a, b effect) effect {
 	case a.thin != nil && b.thin != nil:
 		names := slices.Concat(a.thin.histograms, b.thin.histograms)
 		slices.Sort(names)
-		out.thin = &thin{rule: a.thin.rule, histograms: slices.Compact(names)}
+		out.thin = &thin{
+			rule: a.thin.rule, histograms: slices.Compact(names),
+			partial: a.thin.partial || b.thin.partial, filtered: a.thin.filtered || b.thin.filtered,
+		}
 	case a.thin != nil:
 		out.thin = a.thin
 	case b.thin != nil:
@@ -149,6 +194,9 @@ func either(a, b effect) effect {
 			bound:  a.near.bound.union(b.near.bound),
 			merged: slices.Concat(a.near.merged, b.near.merged),
 			plain:  a.near.plain && b.near.plain,
+			// Quantiles are of one sign unless said otherwise.
+			signs:   a.near.signs || b.near.signs || a.near.negated != b.near.negated,
+			negated: a.near.negated || b.near.negated,
 		}
 		return out
 	}

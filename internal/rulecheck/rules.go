@@ -25,9 +25,11 @@ const bucketSuffix = "_bucket"
 type rule struct {
 	relabel.Rule
 	labels []string
-	// parts has a set per label, or is nil if the rule cannot be taken apart;
-	// then joined is the set of the joined values.
-	parts  []*automaton.Set
+	// parts has a set per label, or is nil if the rule cannot be taken apart.
+	// What has every value in its part is dropped.
+	parts []*automaton.Set
+	// joined is the set of the joined values. It is nil if nothing else is dropped
+	// than what the parts tell, because no part may contain a separator.
 	joined *automaton.Set
 	// name and le are the parts of these labels, or nil. bounds is set if the
 	// rule reads nothing else, so that a bound goes from every series or none.
@@ -41,8 +43,8 @@ func newRule(r relabel.Rule) (*rule, error) {
 		return nil, err
 	}
 	out := &rule{Rule: r, labels: names}
+	_, pattern := r.Joined()
 	if patterns == nil {
-		_, pattern := r.Joined()
 		out.joined, err = automaton.Regexp(pattern)
 		return out, err
 	}
@@ -52,6 +54,13 @@ func newRule(r relabel.Rule) (*rule, error) {
 			return nil, err
 		}
 		out.parts = append(out.parts, set)
+		if crosses, err := mayCross(set); err != nil {
+			return nil, err
+		} else if crosses && len(patterns) > 1 && out.joined == nil {
+			if out.joined, err = automaton.Regexp(pattern); err != nil {
+				return nil, err
+			}
+		}
 		switch names[i] {
 		case model.MetricNameLabel:
 			out.name = set
@@ -61,6 +70,28 @@ func newRule(r relabel.Rule) (*rule, error) {
 	}
 	out.bounds = len(names) == 2 && out.name != nil && out.le != nil
 	return out, nil
+}
+
+// mayCross reports whether a value with a separator is in the set.
+func mayCross(set *automaton.Set) (bool, error) {
+	separator, err := automaton.Regexp("(?s:.*;.*)")
+	if err != nil {
+		return false, err
+	}
+	_, ok, err := automaton.Witness(set, separator)
+	if errors.Is(err, automaton.ErrTooLarge) {
+		return true, nil
+	}
+	return ok, err
+}
+
+// namesRuleOut reports whether the rule drops no series of the name.
+func (r *rule) namesRuleOut(name string) bool {
+	if r.name == nil || r.name.Contains(name) {
+		return false
+	}
+	// The name is all before the first separator.
+	return r.joined == nil || r.labels[0] == model.MetricNameLabel
 }
 
 // dropsBound reports whether the rule drops the bucket with the bound, in either
@@ -84,6 +115,8 @@ type selector struct {
 	name string
 	// anyName says that a variable gives the name.
 	anyName bool
+	// anyBound says that a variable may select by le.
+	anyBound bool
 }
 
 // newSelector leaves out matchers whose value a variable decides, so that the
@@ -92,9 +125,11 @@ func newSelector(matchers []*labels.Matcher) (*selector, error) {
 	s := &selector{matchers: map[string][]*automaton.Set{}, text: selectorText(matchers)}
 	for _, m := range matchers {
 		if source.HasMarker(m.Name) {
+			s.anyBound = true
 			continue
 		}
 		if source.HasMarker(m.Value) {
+			s.anyBound = s.anyBound || m.Name == model.BucketLabel
 			if m.Name == model.MetricNameLabel {
 				s.anyName = true
 			}
@@ -115,6 +150,17 @@ func newSelector(matchers []*labels.Matcher) (*selector, error) {
 		s.anyName = false
 	}
 	return s, nil
+}
+
+// allBounds reports whether no bound is left out.
+func (s *selector) allBounds() bool {
+	for _, set := range s.matchers[model.BucketLabel] {
+		_, ok, err := automaton.Witness(set.Not(), automaton.Literal("").Not())
+		if err != nil || ok {
+			return false
+		}
+	}
+	return true
 }
 
 func matcherSet(m *labels.Matcher) (*automaton.Set, error) {
@@ -159,7 +205,7 @@ const (
 // automaton.ErrTooLarge.
 func (r *rule) meeting(s *selector) (m meet, example string, err error) {
 	// Names first: nearly every pair differs there, and a literal costs nothing.
-	if s.name != "" && r.name != nil && !r.name.Contains(s.name) {
+	if s.name != "" && r.namesRuleOut(s.name) {
 		return disjoint, "", nil
 	}
 	if ok, err := s.satisfiable(); err != nil || !ok {
@@ -206,6 +252,26 @@ func (r *rule) witness(values [][]*automaton.Set) ([]string, bool, error) {
 	if r.parts == nil {
 		return automaton.WitnessJoined(r.joined, ';', values)
 	}
+	texts, ok, err := r.witnessOfParts(values)
+	if err != nil || ok || r.joined == nil {
+		return texts, ok, err
+	}
+	// Names of metrics and jobs with a separator are taken for none that there are;
+	// otherwise every rule for names that begin alike would concern every job.
+	plain, err := automaton.Regexp("[^;]*")
+	if err != nil {
+		return nil, false, err
+	}
+	values = slices.Clone(values)
+	for i, l := range r.labels {
+		if l == model.MetricNameLabel || l == model.JobLabel {
+			values[i] = append(slices.Clone(values[i]), plain)
+		}
+	}
+	return automaton.WitnessJoined(r.joined, ';', values)
+}
+
+func (r *rule) witnessOfParts(values [][]*automaton.Set) ([]string, bool, error) {
 	var texts []string
 	var undecided error
 	for i, part := range r.parts {

@@ -57,10 +57,13 @@ func (w *walker) expr(e parser.Expr) effect {
 }
 
 func unary(e *parser.UnaryExpr, in effect) effect {
-	if e.Op == parser.SUB && in.near != nil {
+	if e.Op != parser.SUB {
+		return in
+	}
+	if in.near != nil {
 		return scaled(in, -1)
 	}
-	return in
+	return in.part()
 }
 
 func (w *walker) selector(vs *parser.VectorSelector) effect {
@@ -129,7 +132,7 @@ func (w *walker) scraped(s *selector, m meet, example string) effect {
 	}
 	if w.rule.bounds && !w.rule.le.Contains("+Inf") && s.selects(model.BucketLabel, "+Inf") && w.rule.coversNames(s) {
 		return effect{
-			thin:    &thin{rule: w.rule, histograms: w.rule.histograms(s)},
+			thin:    &thin{rule: w.rule, histograms: w.rule.histograms(s), partial: s.anyBound || !s.allBounds(), filtered: s.anyBound},
 			why:     fmt.Sprintf("drops some of the bounds of %s", s.text),
 			example: example,
 		}
@@ -150,6 +153,10 @@ func readRecorded(s *selector, name string, e effect) effect {
 			e = effect{empty: true, example: e.example, why: e.why, via: e.via}
 		case !s.selects(model.BucketLabel, "+Inf"):
 			e = e.rough("")
+		case s.anyBound:
+			e = e.filter()
+		case !s.allBounds():
+			e = e.part()
 		}
 	}
 	if !e.none() {
@@ -179,6 +186,9 @@ func (w *walker) call(e *parser.Call) effect {
 	}
 	if in.none() {
 		return in
+	}
+	if !slices.Contains(monotone, e.Func.Name) {
+		in = in.part()
 	}
 	switch e.Func.Name {
 	case "absent", "absent_over_time":
@@ -215,13 +225,22 @@ func (w *walker) call(e *parser.Call) effect {
 	return in
 }
 
+// monotone are the functions that leave counts that grow with the bound as such,
+// and those that are looked at by themselves.
+var monotone = []string{
+	"rate", "increase", "irate", "sum_over_time", "avg_over_time", "max_over_time", "min_over_time", "last_over_time",
+	"first_over_time", "quantile_over_time", "count_over_time", "present_over_time", "ceil", "floor", "round", "sqrt", "exp",
+	"ln", "log2", "log10", "sgn", "clamp", "clamp_max", "clamp_min", "label_replace", "label_join", "sort", "sort_desc",
+	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction", "info",
+}
+
 // mixed notes that values were added up: a threshold may then be crossed though
 // no quantile crossed it. The relative bound holds on, and only that.
 func (e effect) mixed() effect {
 	if e.near == nil {
 		return e
 	}
-	if e.near.bound.Low > 0 {
+	if e.near.bound.Low > 0 || e.near.signs {
 		return e.moved(e.why + ", and how far the result is off is not known")
 	}
 	n := *e.near
@@ -248,6 +267,9 @@ func (w *walker) info(e *parser.Call) effect {
 func isName(m *labels.Matcher) bool { return m.Name == labels.MetricName }
 
 func absent(in effect) effect {
+	if in.thin != nil && in.thin.filtered {
+		in = in.rough("")
+	}
 	switch {
 	case in.undecided != "":
 		return in
@@ -268,6 +290,10 @@ func (w *walker) quantile(in effect) effect {
 		return in.moved("an input of histogram_quantile is off: " + in.why)
 	}
 	var merged []interval
+	if in.thin.partial {
+		return in.moved(in.why + "; what is left need not be the counts at all other bounds, so how far quantiles move is not known")
+	}
+	signs := false
 	if len(in.thin.histograms) == 0 {
 		return in.moved(in.why + "; which histograms that are is not known, nor how far quantiles move")
 	}
@@ -282,13 +308,14 @@ func (w *walker) quantile(in effect) effect {
 				return in.moved(fmt.Sprintf("%s, among them the largest finite one, %g, which is what quantiles above it return", in.why, bounds[len(bounds)-1]))
 			}
 			merged = append(merged, m...)
+			signs = signs || bounds[0] < 0
 		}
 	}
 	if slices.ContainsFunc(merged, func(m interval) bool { return m.low < 0 }) {
 		return in.moved(in.why + ", among them such below 0, where no bound holds")
 	}
 	in.thin = nil
-	in.near = &near{bound: boundOf(merged), merged: merged, plain: true}
+	in.near = &near{bound: boundOf(merged), merged: merged, plain: true, signs: signs}
 	return in
 }
 
@@ -342,6 +369,9 @@ func thinned(e *parser.AggregateExpr, in effect) effect {
 	switch e.Op {
 	case parser.COUNT_VALUES, parser.LIMITK, parser.LIMIT_RATIO:
 	case parser.GROUP:
+		if !keepsLE && in.thin.filtered {
+			break
+		}
 		if !keepsLE {
 			in.thin = nil
 			if in.none() {
@@ -350,6 +380,14 @@ func thinned(e *parser.AggregateExpr, in effect) effect {
 			return in
 		}
 		return in
+	case parser.TOPK, parser.BOTTOMK:
+		if keepsLE {
+			return in.filter()
+		}
+	case parser.STDDEV, parser.STDVAR:
+		if keepsLE {
+			return in.part()
+		}
 	default:
 		if keepsLE {
 			return in
