@@ -47,7 +47,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 	name, err := app.Parse(args)
 	if err != nil {
-		return fail(stderr, fmt.Errorf("%w (see promguard --help)", err))
+		return usageCode(args, fail(stderr, fmt.Errorf("%w (see promguard --help)", err)))
 	}
 	for _, c := range commands {
 		if c.clause.FullCommand() == name {

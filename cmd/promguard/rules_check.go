@@ -33,6 +33,16 @@ func exitCode(stderr io.Writer, err error) int {
 	return fail(stderr, err)
 }
 
+// usageCode returns the status to exit with for a command line that is not
+// understood. Of rules check, 1 would say that something breaks.
+func usageCode(args []string, otherwise int) int {
+	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
+	if len(words) >= 2 && words[0] == "rules" && words[1] == "check" {
+		return 2
+	}
+	return otherwise
+}
+
 // rulesCheck are the flags of rules check.
 type rulesCheck struct {
 	profile    *string

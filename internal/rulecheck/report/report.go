@@ -171,6 +171,9 @@ func New(in Input) *Report {
 	for _, p := range in.Problems {
 		r.Problems = append(r.Problems, Problem{File: p.File, Place: p.Place, Error: p.Err.Error()})
 	}
+	if len(in.Results) == 0 && len(in.Problems) == 0 {
+		r.Problems = append(r.Problems, Problem{File: "nothing was found", Error: "there is no expression in what was given"})
+	}
 	r.settle()
 	return r
 }
@@ -191,7 +194,7 @@ func (r *Report) addData(d *replay.Data) {
 // sameOnData is said where the proof sees a danger that the data do not show.
 const sameOnData = "Evaluated on the data, the result is the same."
 
-// addMeasured counts an outcome and lets it decide where the proof did not.
+// addMeasured counts an outcome and lets it make a verdict worse, never better.
 func (r *Report) addMeasured(f *Finding, m replay.Measured) {
 	f.Measured = &Measured{Outcome: string(m.Outcome), Why: m.Why}
 	d := r.Data
@@ -206,10 +209,8 @@ func (r *Report) addMeasured(f *Finding, m replay.Measured) {
 		if m.Rows == 0 {
 			d.Empty++
 		}
-		switch f.Verdict {
-		case rulecheck.Undecided:
-			f.Verdict = rulecheck.Invisible
-		case rulecheck.Changed, rulecheck.Gone:
+		// An empty result says nothing, and one that is equal is no proof.
+		if f.Verdict != rulecheck.Invisible && f.Verdict != rulecheck.Thinned && m.Rows > 0 {
 			f.Measured.Why = sameOnData
 		}
 	case replay.Within:
@@ -373,7 +374,10 @@ func (r *Report) Conclusion() string {
 		return "PROVED: no expression loses or changes anything beyond the bounds above."
 	case 1:
 		broken := r.Expressions.Changed + r.Expressions.Gone
-		text := fmt.Sprintf("WOULD BREAK %s, because of %s.", plural(broken, "expression"), strings.Join(r.breaking(), ", "))
+		text := fmt.Sprintf("WOULD BREAK %s, which the data show and no rule explains.", plural(broken, "expression"))
+		if rules := r.breaking(); len(rules) > 0 {
+			text = fmt.Sprintf("WOULD BREAK %s, because of %s.", plural(broken, "expression"), strings.Join(rules, ", "))
+		}
 		if len(r.Problems) > 0 || r.Expressions.Undecided > 0 {
 			text += " Not all could be checked."
 		}

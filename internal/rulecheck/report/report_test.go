@@ -85,7 +85,7 @@ func TestAllFormatsTellTheSame(t *testing.T) {
 	require.ErrorContains(t, r.Write(&strings.Builder{}, "pdf"), "use one of text, json, html")
 }
 
-func TestDataDecideWhereTheProofDoesNot(t *testing.T) {
+func TestDataMakeAVerdictOnlyWorse(t *testing.T) {
 	for _, tc := range []struct {
 		proved   rulecheck.Verdict
 		measured replay.Outcome
@@ -97,7 +97,7 @@ func TestDataDecideWhereTheProofDoesNot(t *testing.T) {
 		{rulecheck.Invisible, replay.Gone, rulecheck.Gone, "The proof says otherwise; please report this."},
 		{rulecheck.Thinned, replay.Within, rulecheck.Thinned, ""},
 		{rulecheck.Thinned, replay.Changed, rulecheck.Changed, "The proof says otherwise"},
-		{rulecheck.Undecided, replay.Equal, rulecheck.Invisible, ""},
+		{rulecheck.Undecided, replay.Equal, rulecheck.Undecided, "Evaluated on the data, the result is the same."},
 		{rulecheck.Undecided, replay.Skipped, rulecheck.Undecided, ""},
 		{rulecheck.Undecided, replay.Changed, rulecheck.Changed, ""},
 		{rulecheck.Changed, replay.Equal, rulecheck.Changed, "Evaluated on the data, the result is the same."},
@@ -113,6 +113,28 @@ func TestDataDecideWhereTheProofDoesNot(t *testing.T) {
 			require.Contains(t, text(t, r, FormatText), tc.says)
 		}
 	}
+}
+
+func TestResultThatIsEmptySaysNothing(t *testing.T) {
+	in := input(rulecheck.Undecided)
+	in.Data = &replay.Data{PerRule: []int{0, 0}}
+	in.Measured = []replay.Measured{{Outcome: replay.Equal, Rows: 0}}
+	r := New(in)
+	require.Equal(t, 2, r.ExitCode())
+	require.NotContains(t, text(t, r, FormatText), "the result is the same")
+}
+
+func TestNothingThatWasFoundIsNotProved(t *testing.T) {
+	r := New(input())
+	require.Equal(t, 2, r.ExitCode())
+	require.Contains(t, text(t, r, FormatText), "there is no expression in what was given")
+}
+
+func TestBreakThatOnlyTheDataShowIsSaid(t *testing.T) {
+	in := input(rulecheck.Invisible)
+	in.Data = &replay.Data{PerRule: []int{0, 0}}
+	in.Measured = []replay.Measured{{Outcome: replay.Gone, Rows: 1}}
+	require.Contains(t, text(t, New(in), FormatText), "WOULD BREAK 1 expression, which the data show and no rule explains.")
 }
 
 func TestGuardThatIsNotMetIsAProblem(t *testing.T) {

@@ -77,8 +77,13 @@ func (b *boards) readManifest(f *Found, file string, doc *yaml.Node) {
 		pairs(doc, func(key string, value *yaml.Node) {
 			if strings.HasSuffix(key, ".json") {
 				b.readJSON(f, file, place+", "+key, []byte(value.Value))
+			} else if text := strings.TrimSpace(value.Value); strings.HasPrefix(text, "{") && strings.Contains(text, `"panels"`) {
+				b.readJSON(f, file, place+", "+key, []byte(text))
 			}
 		}, "data")
+		pairs(doc, func(key string, _ *yaml.Node) {
+			f.problem(file, place+", "+key, errors.New("binary data are not read"))
+		}, "binaryData")
 	case kind == "GrafanaDashboard":
 		if text := text(doc, "spec", "json"); text != "" {
 			b.readJSON(f, file, place, []byte(text))
@@ -92,6 +97,8 @@ func (b *boards) readManifest(f *Found, file string, doc *yaml.Node) {
 			return
 		}
 		b.readObject(f, file, place, v)
+	case kind == "":
+		f.problem(file, place, errors.New("neither a dashboard nor a Kubernetes object"))
 	}
 }
 
@@ -223,6 +230,9 @@ func (d *board) declare(v map[string]any) {
 		return
 	case "custom":
 		out.values = optionValues(v)
+	case "textbox":
+		_, err := strconv.ParseFloat(str(v["query"]), 64)
+		out.number = err == nil
 	case "constant":
 		if q := str(v["query"]); q != "" {
 			out.values = []string{q}
@@ -243,15 +253,14 @@ func optionValues(v map[string]any) []string {
 			out = append(out, value)
 		}
 	}
-	if len(out) == 0 {
-		for part := range strings.SplitSeq(str(v["query"]), ",") {
-			// "text : value" shows one thing and means another.
-			if _, value, ok := strings.Cut(part, " : "); ok {
-				part = value
-			}
-			if part = strings.TrimSpace(part); part != "" {
-				out = append(out, part)
-			}
+	// Grafana makes the options anew from the query when it loads the dashboard.
+	for part := range strings.SplitSeq(str(v["query"]), ",") {
+		// "text : value" shows one thing and means another.
+		if _, value, ok := strings.Cut(part, " : "); ok {
+			part = value
+		}
+		if part = strings.TrimSpace(part); part != "" && !slices.Contains(out, part) {
+			out = append(out, part)
 		}
 	}
 	return out
@@ -364,30 +373,34 @@ func (b *boards) libraryPanel(f *Found, file, place string, e map[string]any, in
 	d.panel(model)
 }
 
-// notPrometheus are words in the types and names of data sources whose queries
-// are no PromQL.
+// notPrometheus are words in the types of data sources whose queries are no PromQL.
 var notPrometheus = []string{
 	"loki", "tempo", "jaeger", "zipkin", "influx", "graphite", "elastic", "opensearch", "cloudwatch", "mysql", "postgres",
 	"mssql", "testdata", "alertmanager", "azure-monitor", "stackdriver", "opentsdb", "clickhouse", "pyroscope", "phlare",
-	"-- grafana --", "-- dashboard --", "__expr__", "victorialogs", "victoriametrics-logs",
+	"victorialogs", "victoriametrics-logs",
 }
 
+// grafanasOwn are the names and types of data sources that Grafana has in itself.
+var grafanasOwn = []string{"grafana", "-- grafana --", "dashboard", "-- dashboard --", "__expr__"}
+
 // isPrometheus reports whether a data source is one, as far as can be known
-// without asking Grafana. One that cannot be known is taken for one.
+// without asking Grafana. One that cannot be known is taken for one: its name says
+// nothing.
 func (d *board) isPrometheus(source any) bool {
-	name := str(source)
+	name, kind := str(source), ""
 	if o := object(source); len(o) > 0 {
-		if name = str(o["type"]); name == "" || name == "datasource" {
-			name = str(o["uid"])
+		name, kind = str(o["uid"]), str(o["type"])
+	}
+	for _, text := range []string{name, kind} {
+		if strings.HasPrefix(text, "$") || strings.HasPrefix(text, "[[") {
+			if known, ok := d.sources[strings.Trim(text, "${}[]")]; ok {
+				kind = known
+			}
 		}
 	}
-	if strings.HasPrefix(name, "$") || strings.HasPrefix(name, "[[") {
-		if kind, ok := d.sources[strings.Trim(name, "${}[]")]; ok {
-			name = kind
-		}
-	}
-	name = strings.ToLower(name)
-	return !slices.ContainsFunc(notPrometheus, func(word string) bool { return strings.Contains(name, word) })
+	name, kind = strings.ToLower(name), strings.ToLower(kind)
+	return !slices.Contains(grafanasOwn, name) && !slices.Contains(grafanasOwn, kind) &&
+		!slices.ContainsFunc(notPrometheus, func(word string) bool { return strings.Contains(kind, word) })
 }
 
 func isMixed(source any) bool {

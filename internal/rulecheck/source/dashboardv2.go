@@ -100,5 +100,5 @@ func (d *board) isPrometheusV2(q map[string]any) bool {
 	if kind == "" {
 		kind = str(q["kind"])
 	}
-	return d.isPrometheus(kind)
+	return d.isPrometheus(map[string]any{"type": kind})
 }

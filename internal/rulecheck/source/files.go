@@ -20,9 +20,10 @@ import (
 const maxFile = 64 << 20
 
 // readAll calls read with every file below path, or with path itself, whose name
-// ends in one of the extensions. Hidden files and directories are left out.
+// ends in one of the extensions. Hidden files and directories are left out. That
+// nothing is found is a problem.
 func (f *Found) readAll(path string, extensions []string, read func(file string, text []byte) Found) {
-	seen, problems := false, len(f.Problems)
+	seen, problems, expressions := false, len(f.Problems), len(f.Expressions)
 	err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -32,6 +33,9 @@ func (f *Found) readAll(path string, extensions []string, read func(file string,
 			if d.IsDir() {
 				return fs.SkipDir
 			}
+			return nil
+		case d.Type()&fs.ModeSymlink != 0 && isDirectory(file):
+			f.problem(file, "", errors.New("a link to a directory is not followed"))
 			return nil
 		case d.IsDir() || file != path && !hasExtension(file, extensions):
 			return nil
@@ -48,9 +52,18 @@ func (f *Found) readAll(path string, extensions []string, read func(file string,
 	if err != nil {
 		f.problem(path, "", err)
 	}
-	if !seen && len(f.Problems) == problems {
+	switch {
+	case len(f.Problems) > problems || len(f.Expressions) > expressions:
+	case !seen:
 		f.problem(path, "", fmt.Errorf("no file ends in %s", strings.Join(extensions, ", ")))
+	default:
+		f.problem(path, "", errors.New("there is no expression in it"))
 	}
+}
+
+func isDirectory(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.IsDir()
 }
 
 // readFile follows links, which is how a ConfigMap is mounted.

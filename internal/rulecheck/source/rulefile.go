@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,7 @@ func (r *rules) document(doc *yaml.Node, place string) {
 			}
 			r.document(item, "")
 		}
-	case kind == "PrometheusRule":
+	case kind == "PrometheusRule", kind == "VMRule":
 		r.groups(field(doc, "spec"), place)
 	case kind == "ConfigMap":
 		r.configMap(doc, place)
@@ -64,6 +65,9 @@ func (r *rules) document(doc *yaml.Node, place string) {
 	case kind == "ScaledObject", kind == "ScaledJob":
 		r.scaledObject(doc, place)
 	case kind != "":
+		if line := queryLine(doc); line > 0 {
+			r.problem(r.file, place, fmt.Errorf("line %d looks like a query, but how objects of this kind ask is not known to this check", line))
+		}
 	case field(doc, "groups") != nil:
 		r.groups(doc, place)
 	case isAdapter(doc):
@@ -71,6 +75,26 @@ func (r *rules) document(doc *yaml.Node, place string) {
 	default:
 		r.problem(r.file, place, errors.New("neither rule groups, nor a configuration of prometheus-adapter, nor a Kubernetes object"))
 	}
+}
+
+// queryLine returns the line of the first field by a name that queries have, or 0.
+func queryLine(n *yaml.Node) int {
+	if n = resolve(n); n == nil || n.Kind == yaml.AliasNode {
+		return 0
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && c.Kind == yaml.ScalarNode && c.Value != "" &&
+			slices.Contains([]string{"expr", "query", "promql", "expression"}, strings.ToLower(n.Content[i-1].Value)) {
+			return c.Line
+		}
+		if c.Kind == yaml.AliasNode {
+			continue
+		}
+		if line := queryLine(c); line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // configMap reads the files in a ConfigMap that are what this package knows.
@@ -143,20 +167,40 @@ func (r *rules) expression(e Expression) {
 	r.Expressions = append(r.Expressions, e)
 }
 
-// templateQuery is a query in an alert's annotation, which is evaluated when the
-// alert is sent.
-var templateQuery = regexp.MustCompile("\\bquery\\s+(\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`)")
+// An alert's annotations and labels are templates, which may query when the alert
+// is evaluated. templateQuery is one whose text stands there, otherQuery, in an
+// action without the texts of its strings, one whose text is put together.
+var (
+	templateAction = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	templateString = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`")
+	templateQuery  = regexp.MustCompile(`(?:^|[^\w$.])query\s+(` + templateString.String() + `)`)
+	otherQuery     = regexp.MustCompile(`(?:^|[^\w$.])query\b(\s*"")?`)
+)
 
 func (r *rules) templates(n *yaml.Node, place string) {
-	pairs(n, func(key string, value *yaml.Node) {
-		for _, m := range templateQuery.FindAllStringSubmatch(value.Value, -1) {
-			query, err := strconv.Unquote(m[1])
-			if err != nil {
-				continue
+	for _, of := range []string{"annotation", "label"} {
+		pairs(n, func(key string, value *yaml.Node) {
+			for _, action := range templateAction.FindAllString(value.Value, -1) {
+				r.templateQueries(action, place+", "+of+" "+key)
 			}
-			r.expression(Expression{File: r.file, Place: place + ", annotation " + key, Kind: KindAnnotation, Text: query})
+		}, of+"s")
+	}
+}
+
+func (r *rules) templateQueries(action, place string) {
+	for _, m := range templateQuery.FindAllStringSubmatch(action, -1) {
+		query, err := strconv.Unquote(m[1])
+		if err != nil {
+			r.problem(r.file, place, fmt.Errorf("the query %s is no string of a template: %w", m[1], err))
+			continue
 		}
-	}, "annotations")
+		r.expression(Expression{File: r.file, Place: place, Kind: KindAnnotation, Text: query})
+	}
+	for _, m := range otherQuery.FindAllStringSubmatch(templateString.ReplaceAllString(action, `""`), -1) {
+		if m[1] == "" {
+			r.problem(r.file, place, errors.New("the template puts a query together, which cannot be checked"))
+		}
+	}
 }
 
 // grafanaAlert reads an alert rule of Grafana's own, whose data are queries and
@@ -165,9 +209,9 @@ func (r *rules) grafanaAlert(n *yaml.Node, data []*yaml.Node, prefix string) {
 	place := prefix + ", " + quotedName("alert", text(n, "title"), text(n, "uid"))
 	for _, d := range data {
 		query := text(d, "model", "expr")
-		source := text(d, "model", "datasource", "type")
+		source := map[string]any{"type": text(d, "model", "datasource", "type"), "uid": text(d, "datasourceUid")}
 		b := board{}
-		if query == "" || text(d, "datasourceUid") == "__expr__" || !b.isPrometheus(source) {
+		if query == "" || !b.isPrometheus(source) {
 			continue
 		}
 		at := fmt.Sprintf("%s, query %s (line %d)", place, text(d, "refId"), d.Line)

@@ -131,11 +131,57 @@ func parseExpr(text string) (parser.Expr, error) {
 	if len(text) > maxExpression {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
 	}
+	if tooDeep(text) {
+		return nil, fmt.Errorf("the expression is nested more than %d deep", maxDepth)
+	}
 	expr, err := newParser().ParseExpr(text)
 	if err != nil {
 		return nil, firstParseError(err)
 	}
 	return expr, nil
+}
+
+// maxDepth is beyond what people write. What the parser needs for parentheses and
+// signs grows with the square of their number.
+const maxDepth = 200
+
+// tooDeep reports whether there are more parentheses open at once, or more signs
+// one after the other, than maxDepth. Signs in a string count for none.
+func tooDeep(text string) bool {
+	depth, signs := 0, 0
+	var quote byte
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote != 0 && c == '\\' && quote != '`':
+			i++
+			continue
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+			continue
+		}
+		switch c {
+		case '"', '\'', '`':
+			quote = c
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		switch c {
+		case '+', '-':
+			signs++
+		case ' ', '\t', '\n', '\r':
+		default:
+			signs = 0
+		}
+		if max(depth, signs) > maxDepth {
+			return true
+		}
+	}
+	return false
 }
 
 func firstParseError(err error) error {

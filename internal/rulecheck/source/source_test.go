@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -91,12 +93,142 @@ func TestVariableInAMatcherMatchesAnything(t *testing.T) {
 	}
 }
 
-func TestVariantsOfAnExpressionAreBounded(t *testing.T) {
+func TestValuesThatAreTooManyToTryAreAProblem(t *testing.T) {
 	values := strings.Split(strings.Repeat("a,b,c,d,e,f,g,h,", 4)+"i", ",")
-	vars := []variable{{name: "x", values: values}, {name: "y", values: values}, {name: "z", values: values}}
-	exprs, err := parseTemplate("$x + $y + $z", vars)
+	vars := []variable{{name: "x", values: values}, {name: "y", values: values}, {name: "z", values: values[:8]}, {name: "w", values: values[:8]}}
+	_, err := parseTemplate("$x + $y + $z", vars)
+	require.ErrorIs(t, err, errTooManyValues)
+	exprs, err := parseTemplate("$z + $w + $z", vars)
 	require.NoError(t, err)
 	require.Len(t, exprs, maxVariants)
+}
+
+func TestEveryKnownValueMustParse(t *testing.T) {
+	vars := []variable{{name: "m", values: []string{"up", "sum(gone"}}}
+	_, err := parseTemplate("sum($m)", vars)
+	require.ErrorContains(t, err, "does not parse")
+}
+
+func TestVariableMayBeANumberOrAName(t *testing.T) {
+	vars := []variable{{name: "n", number: true}, {name: "any"}}
+	one := strconv.FormatFloat(UnknownNumber, 'g', -1, 64)
+	for text, want := range map[string][]string{
+		"$any":              {one, Marker(0)},
+		"${any} * 100":      {one + " * 100", Marker(0) + " * 100"},
+		"100 * $other / 3":  {"100 * " + one + " / 3", "100 * " + Marker(0) + " / 3"},
+		"topk($any, $b)":    {"topk(" + one + ", " + Marker(1) + ")"},
+		"up > $n":           {"up > " + one},
+		"$any > 5":          {Marker(0) + " > 5"},
+		"up * $any * $b":    {"up * " + one + " * " + one, "up * " + Marker(0) + " * " + one, "up * " + one + " * " + Marker(1), "up * " + Marker(0) + " * " + Marker(1)},
+		"up offset $any":    {"up offset 5m"},
+		"sum by ($any)(up)": {"sum by (" + Marker(0) + ") (up)"},
+	} {
+		exprs, err := parseTemplate(text, vars)
+		require.NoError(t, err, text)
+		var got []string
+		for _, e := range exprs {
+			got = append(got, e.String())
+		}
+		require.Equal(t, want, got, text)
+	}
+}
+
+func TestOptionsAndQueryOfACustomVariableAreBothItsValues(t *testing.T) {
+	require.Equal(t, []string{"up", "gone"}, optionValues(map[string]any{
+		"query": "up,gone", "options": []any{map[string]any{"value": "up"}, map[string]any{"value": "$__all"}},
+	}))
+}
+
+func TestNameOfADataSourceSaysNothing(t *testing.T) {
+	d := &board{sources: map[string]string{"ds": "loki", "prom": "prometheus"}}
+	for _, tc := range []struct {
+		source any
+		want   bool
+	}{
+		{nil, true},
+		{"Prometheus (elastic cluster)", true},
+		{map[string]any{"uid": "prom-tempo-prod"}, true},
+		{map[string]any{"uid": "x", "type": "loki"}, false},
+		{map[string]any{"uid": "-- Grafana --", "type": "datasource"}, false},
+		{map[string]any{"type": "__expr__"}, false},
+		{"-- Dashboard --", false},
+		{"$ds", false},
+		{"${prom}", true},
+		{map[string]any{"uid": "${ds}"}, false},
+	} {
+		require.Equal(t, tc.want, d.isPrometheus(tc.source), "%v", tc.source)
+	}
+}
+
+func TestQueriesOfTemplatesAreCheckedOrTold(t *testing.T) {
+	rule := func(field, template string) Found {
+		return readRules("x.yaml", []byte("groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    "+field+":\n      x: '"+strings.ReplaceAll(template, "'", "''")+"'\n"))
+	}
+	for template, want := range map[string][2]int{
+		`{{ query "gone" | first | value }}`: {2, 0},
+		"{{ query `gone` }}":                 {2, 0},
+		`{{ with printf "gone{instance='%s'}" .Labels.instance | query }}{{ end }}`: {1, 1},
+		`{{ query (printf "x") }}`:                              {1, 1},
+		`{{ $q := "gone" }}{{ query $q }}`:                      {1, 1},
+		`{{ query "a\q" }}`:                                     {1, 1},
+		`{{ $query }} {{ .query }} {{ "the query" }} the query`: {1, 0},
+	} {
+		for _, field := range []string{"annotations", "labels"} {
+			f := rule(field, template)
+			require.Len(t, f.Expressions, want[0], "%s: %v", template, f.Problems)
+			require.Len(t, f.Problems, want[1], "%s: %v", template, f.Problems)
+		}
+	}
+}
+
+func TestWhatIsNotReadIsToldAndNotPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	write("elsewhere/board.json", `{"panels": [{"targets": [{"expr": "up"}]}]}`)
+	write("linked/up.json", `{"panels": [{"targets": [{"expr": "up"}]}]}`)
+	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "linked/sub")))
+	for name, tc := range map[string]struct {
+		found             Found
+		expressions, said int
+	}{
+		"link to a directory":       {Dashboards(filepath.Join(dir, "linked")), 1, 1},
+		"Helm values":               {Dashboards(write("values.yaml", "dashboards: {default: {x: {json: '{}'}}}")), 0, 1},
+		"dashboard by another name": {Dashboards(write("map.yaml", "kind: ConfigMap\ndata:\n  board: '{\"panels\": [{\"targets\": [{\"expr\": \"up\"}]}]}'")), 1, 0},
+		"binary":                    {Dashboards(write("binary.yaml", "kind: ConfigMap\nbinaryData: {x.json.gz: aGVsbG8=}")), 0, 1},
+		"VMRule":                    {RuleFiles(write("vm.yaml", "kind: VMRule\nspec: {groups: [{name: g, rules: [{alert: A, expr: up}]}]}")), 1, 0},
+		"analysis":                  {RuleFiles(write("argo.yaml", "kind: AnalysisTemplate\nspec: {metrics: [{provider: {prometheus: {query: sum(up)}}}]}")), 0, 1},
+		"no queries":                {RuleFiles(write("deployment.yaml", "kind: Deployment\nspec: {replicas: 1}")), 0, 1},
+	} {
+		require.Len(t, tc.found.Expressions, tc.expressions, name)
+		require.Len(t, tc.found.Problems, tc.said, "%s: %v", name, tc.found.Problems)
+	}
+}
+
+// What grew with the square of the length took minutes for these.
+func TestForeignTextOfAnyShapeIsReadInTime(t *testing.T) {
+	for name, text := range map[string]string{
+		"open references": strings.Repeat("${a.", 16_000),
+		"variables":       strings.Repeat("$a+", 21_000) + "1",
+		"signs":           strings.Repeat("-", 60_000) + "1",
+		"parentheses":     strings.Repeat("(", 60_000),
+		"calls":           strings.Repeat("sum(", 15_000) + "up" + strings.Repeat(")", 15_000),
+	} {
+		start := time.Now()
+		_, err := parseTemplate(text, nil)
+		require.Error(t, err, name)
+		require.Less(t, time.Since(start), 5*time.Second, name)
+	}
+	var many strings.Builder
+	for i := range 9_000 {
+		fmt.Fprintf(&many, "$v%d+", i)
+	}
+	_, err := parseTemplate(many.String(), nil)
+	require.Error(t, err)
 }
 
 // The fuzzers look for panics, for endless work, and for what is neither an

@@ -5,6 +5,8 @@ package source
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +20,8 @@ type variable struct {
 	name string
 	// values are all the values it can have, or nil if it can have any.
 	values []string
+	// number says that it is a number, which a reader may change.
+	number bool
 }
 
 // reference is Grafana's own grammar of a variable in a text: $name,
@@ -39,8 +43,14 @@ var builtins = map[string]string{
 	"__to":            "1700000300000",
 }
 
-// maxVariants bounds how many texts an expression is tried as.
-const maxVariants = 64
+const (
+	// maxVariants bounds how many texts an expression is tried as.
+	maxVariants = 64
+	// maxSegments bounds the places in an expression where variables stand, and
+	// maxReference the length of a reference to one, in bytes.
+	maxSegments  = 1000
+	maxReference = 256
+)
 
 // segment is a piece of an expression's text with what it may be replaced by.
 type segment struct {
@@ -49,60 +59,155 @@ type segment struct {
 	// all says that each of the choices is what the dashboard asks at some
 	// time. Otherwise they are guesses, and the first that parses is taken.
 	all bool
+	// marker is set where the first guess is a number, and the variable may as
+	// well name a metric.
+	marker string
 	// variable ties segments together that have the same value.
 	variable string
 }
 
-// parseTemplate parses an expression that contains variables.
+// errTooManyValues is the error of an expression of which only a part could be
+// checked.
+var errTooManyValues = fmt.Errorf("its variables have more than %d combinations of values", maxVariants)
+
+// parseTemplate parses an expression that contains variables. It returns an
+// expression for every combination of the values that are known, and where a
+// variable that is not known may be a number or the name of a metric, one for
+// each.
 func parseTemplate(text string, vars []variable) ([]parser.Expr, error) {
 	if len(text) > maxExpression {
 		return nil, errors.New("the expression is too long")
 	}
 	scan := scanner{text: text, vars: vars}
 	segments := scan.scan()
-	var (
-		found []parser.Expr
-		first error
-	)
-	exhaustive := slices.ContainsFunc(segments, func(s segment) bool { return s.all && len(s.choices) > 1 })
-	n := 0
-	choose(segments, map[string]int{}, 0, "", func(candidate string) bool {
-		n++
-		expr, err := parseExpr(candidate)
-		if err == nil {
-			found = append(found, expr)
-		} else if first == nil {
-			first = err
+	if len(segments) > maxSegments {
+		return nil, fmt.Errorf("the expression has variables in more than %d places", maxSegments/2)
+	}
+	var found []parser.Expr
+	var failed error
+	known := func(s segment) bool { return s.all }
+	complete := choose(segments, known, func(chosen choice) bool {
+		exprs, err := guess(segments, chosen)
+		if err != nil {
+			failed = scan.readable(err)
+			return false
 		}
-		return n < maxVariants && (exhaustive || len(found) == 0)
+		found = append(found, exprs...)
+		return true
 	})
-	if len(found) == 0 {
-		return nil, scan.readable(first)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case !complete:
+		return nil, errTooManyValues
 	}
 	return found, nil
 }
 
-// choose calls yield with every text that the choices make, until it returns
-// false.
-func choose(segments []segment, chosen map[string]int, at int, text string, yield func(string) bool) bool {
-	if at == len(segments) {
-		return yield(text)
+// guess parses the expression with the known values that were chosen.
+func guess(segments []segment, known choice) ([]parser.Expr, error) {
+	var (
+		first error
+		found parser.Expr
+		taken choice
+	)
+	choose(segments, func(s segment) bool { return !s.all }, func(chosen choice) bool {
+		maps.Copy(chosen, known)
+		expr, err := parseExpr(chosen.text(segments, nil))
+		if err == nil {
+			found, taken = expr, chosen
+		} else if first == nil {
+			first = err
+		}
+		return err != nil
+	})
+	if found == nil {
+		return nil, first
 	}
-	s := segments[at]
-	if len(s.choices) == 1 {
-		return choose(segments, chosen, at+1, text+s.choices[0], yield)
-	}
-	if i, ok := chosen[s.variable]; ok && i < len(s.choices) {
-		return choose(segments, chosen, at+1, text+s.choices[i], yield)
-	}
-	defer delete(chosen, s.variable)
-	for i, c := range s.choices {
-		chosen[s.variable] = i
-		if !choose(segments, chosen, at+1, text+c, yield) {
-			return false
+	return append([]parser.Expr{found}, namesForNumbers(segments, taken)...), nil
+}
+
+// namesForNumbers returns the expression with names of metrics where a number was
+// guessed, for one variable after the other and for all, as far as that parses.
+func namesForNumbers(segments []segment, taken choice) []parser.Expr {
+	var names []string
+	for _, s := range segments {
+		if s.marker != "" && taken[s.tie()] == 0 && !slices.Contains(names, s.variable) {
+			names = append(names, s.variable)
 		}
 	}
-	return true
+	var out []parser.Expr
+	add := func(as ...string) {
+		if expr, err := parseExpr(taken.text(segments, as)); err == nil {
+			out = append(out, expr)
+		}
+	}
+	for _, name := range names {
+		add(name)
+	}
+	if len(names) > 1 {
+		add(names...)
+	}
+	return out
+}
+
+// choice has the number of what was chosen, by what ties segments together.
+type choice map[tie]int
+
+// tie is equal for segments that have the same value. A variable that has other
+// choices elsewhere is chosen there by itself.
+type tie struct {
+	variable string
+	choices  int
+}
+
+func (s segment) tie() tie { return tie{s.variable, len(s.choices)} }
+
+// text returns the expression as chosen, with markers for the variables that are
+// to be names.
+func (c choice) text(segments []segment, names []string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		if s.marker != "" && slices.Contains(names, s.variable) {
+			b.WriteString(s.marker)
+			continue
+		}
+		b.WriteString(s.choices[c[s.tie()]])
+	}
+	return b.String()
+}
+
+// choose calls yield with every combination of the choices of the segments that
+// are asked for, until it returns false. It returns false if there are more than
+// maxVariants.
+func choose(segments []segment, of func(segment) bool, yield func(choice) bool) bool {
+	var ties []tie
+	for _, s := range segments {
+		if len(s.choices) > 1 && of(s) && !slices.Contains(ties, s.tie()) {
+			ties = append(ties, s.tie())
+		}
+	}
+	at := make([]int, len(ties))
+	for range maxVariants {
+		chosen := choice{}
+		for i, t := range ties {
+			chosen[t] = at[i]
+		}
+		if !yield(chosen) {
+			return true
+		}
+		i := len(ties) - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < ties[i].choices {
+				break
+			}
+			at[i] = 0
+		}
+		if i < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // scanner goes through an expression before it can be parsed, and tells by what
@@ -125,7 +230,7 @@ type scanner struct {
 func (s *scanner) scan() []segment {
 	for at := 0; at < len(s.text); {
 		rest := s.text[at:]
-		if m := reference.FindStringSubmatch(rest); m != nil {
+		if m := referenceAt(rest); m != nil {
 			name := m[1] + m[2] + m[3]
 			if s.isVariable(name) {
 				s.replace(name, at, at+len(m[0]))
@@ -137,6 +242,14 @@ func (s *scanner) scan() []segment {
 	}
 	s.flush()
 	return s.out
+}
+
+// referenceAt returns the parts of the reference that the text begins with, or nil.
+func referenceAt(text string) []string {
+	if text[0] != '$' && text[0] != '[' {
+		return nil
+	}
+	return reference.FindStringSubmatch(text[:min(len(text), maxReference)])
 }
 
 // readable puts the variables' names back into an error.
@@ -233,6 +346,7 @@ func (s *scanner) replace(name string, start, end int) {
 		beside  = end < len(s.text) && isWordByte(s.text[end]) || start > 0 && isWordByte(s.text[start-1])
 		choices []string
 		all     bool
+		number  bool
 	)
 	switch known := s.lookup(name); {
 	case s.quote != 0:
@@ -251,9 +365,14 @@ func (s *scanner) replace(name string, start, end int) {
 		choices = []string{marker}
 	default:
 		choices = []string{strconv.FormatFloat(UnknownNumber, 'g', -1, 64), marker, "5m", ">", "+"}
+		number = known == nil || !known.number
 	}
 	s.flush()
-	s.out = append(s.out, segment{choices: choices, all: all, variable: name})
+	out := segment{choices: choices, all: all, variable: name}
+	if number {
+		out.marker = marker
+	}
+	s.out = append(s.out, out)
 	s.word = ""
 }
 
