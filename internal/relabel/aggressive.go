@@ -35,6 +35,15 @@ func aggressiveRules() []Rule {
 			Saving:       "8 per virtual interface and pod on the host network",
 		},
 		{
+			ID:           "cadvisor-copied-alerts",
+			Class:        ClassValueChanging,
+			SourceLabels: []string{"__name__"},
+			Regex:        "container_(fs_inodes_(free|total)|fs_limit_bytes|last_seen|spec_memory_limit_bytes)",
+			Jobs:         kubeletCadvisorJobs(),
+			Reason:       "read by no mixin, but by alerts and dashboards that many have copied, such as absent(container_last_seen)",
+			Saving:       "5 per container and per cgroup",
+		},
+		{
 			ID:           "node-virtual-interfaces",
 			Class:        ClassValueChanging,
 			SourceLabels: []string{"__name__", "device"},
