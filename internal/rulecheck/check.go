@@ -297,8 +297,9 @@ func (e effect) verdict(kind source.Kind) Verdict {
 		return Gone
 	case e.lose || e.gain || e.move:
 		return Changed
-	case e.thin != nil && kind == source.KindAlert:
-		// One alert less per bound that is gone.
+	case e.thin != nil && (kind == source.KindAlert || e.thin.filtered):
+		// One alert less per bound that is gone; and of rows that were filtered,
+		// those of dropped bounds may be all there were.
 		return Changed
 	case e.thin != nil || e.near != nil:
 		return Thinned

@@ -94,10 +94,13 @@ func manyExpressions(t testing.TB) []source.Expression {
 		"up", "gone", "part", `part{container!=""}`, `part{container=""}`, "jobbed", `jobbed{job="two"}`, "a_bucket", `a_bucket{le="2.0"}`,
 		`a_bucket{le="+Inf"}`, "rate(a_bucket[5m])", "sum by (le, job) (a_bucket)", "b_bucket", "a_count", "rows", `rows{le="1.0"}`, "quantile", "from_gone",
 		"histogram_quantile(0.9, a_bucket)", "histogram_quantile(0.5, sum by (le, job) (rate(b_bucket[5m])))", `{__name__=~"gone|kept"}`, `{__name__=~"(a|b)_bucket"}`,
+		"a_bucket == 3", "a_bucket > 4", `a_bucket{le=~"0.1|20(.0)?|[+]Inf"}`, "a_bucket and on (job, le) b_bucket", "a_bucket - b_bucket",
+		"a_bucket * on (job, le) group_left () sum by (job, le) (b_bucket)",
 	}
 	unary := []string{
 		"%s", "sum(%s)", "sum by (job) (%s)", "sum by (le) (%s)", "sum without (le) (%s)", "count(%s)", "group by (job) (%s)", "max by (pod) (%s)",
-		"avg(%s)", "stddev(%s)", "topk(2, %s)", "quantile(0.5, %s)", "absent(%s)", "-(%s)", "(%s) > 0.3", "0.5 <= (%s)", "(%s) > bool 0.7", "(%s) * 2", "(%s) + 1",
+		"avg(%s)", "stddev(%s)", "topk(2, %s)", "quantile(0.5, %s)", "absent(%s)", "-(%s)", "(%s) > 0.3", "0.5 <= (%s)", "(%s) > bool 0.7", "(%s) >= bool 0.5", "(%s) < 1", "(%s) == bool 5", "-(%s) > bool -0.5", "sum((%s) or vector(-15))",
+		"(%s) * 2", "(%s) + 1",
 		"1 / (%s)", "scalar(%s)", "(%s) or vector(0)", "up unless on (job) (%s)", "up and on (job) (%s)", "histogram_quantile(0.5, %s)",
 		"histogram_quantile(0.99, sum by (le) (%s))", "max_over_time((%s)[10m:1m])", "avg_over_time((%s)[10m:1m])", "deriv((%s)[10m:1m])",
 		"abs(%s)", "sort(%s)", "timestamp(%s)", "absent_over_time((%s)[10m:1m])", "clamp_max(%s, 1)", `label_replace(%s, "x", "y", "", "")`,
