@@ -14,8 +14,7 @@ import (
 	"github.com/promguard/promguard/internal/relabel"
 )
 
-// rulesCommands declares the subcommands that show and check drop rules. They
-// write to stdout and need neither a server nor a configuration.
+// rulesCommands declares the subcommands that show, inject and check drop rules.
 func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcommand {
 	rules := app.Command("rules", "Show and check the drop rules that the patched Prometheus applies to every scrape.")
 
@@ -42,6 +41,7 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 			}
 			return listRules(stdout, p)
 		}},
+		rulesInjectCommand(rules, stdout, stderr),
 		rulesCheckCommand(rules, stdout, stderr),
 	}
 }

@@ -99,12 +99,33 @@ func renderYAML(w io.Writer, d dialect, p Profile, rules []spelled) {
 	case d.head != "":
 		fmt.Fprintln(w, d.head)
 	}
+	renderItems(w, d, rules)
+}
+
+func renderItems(w io.Writer, d dialect, rules []spelled) {
 	for _, r := range rules {
 		fmt.Fprintf(w, "%s# %s\n", d.indent, d.comment(r.comment()))
 		fmt.Fprintf(w, "%s- %s: [%s]\n", d.indent, d.sourceLabels, yamlLabels(r.labels))
 		fmt.Fprintf(w, "%s  regex: %s\n", d.indent, yamlString(r.regex))
 		fmt.Fprintf(w, "%s  action: %s\n", d.indent, promrelabel.Drop)
 	}
+}
+
+// RenderItems returns the profile as items of a list of Prometheus's relabel
+// configs, each line behind indent. The error is that of Profile.Validate.
+func RenderItems(p Profile, indent string) (string, error) {
+	if err := p.Validate(); err != nil {
+		return "", err
+	}
+	d := dialects()[0]
+	d.indent = indent
+	rules, err := d.spellRules(p)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	renderItems(&b, d, rules)
+	return b.String(), nil
 }
 
 // renderAlloy writes the syntax of Grafana Alloy, whose strings have the escapes
