@@ -133,9 +133,8 @@ func replaceFile(path string, text []byte) (err error) {
 			err = errors.Join(err, os.Remove(tmp.Name()))
 		}
 	}()
-	_, err = tmp.Write(text)
-	err = cmp.Or(err, tmp.Chmod(mode), tmp.Sync())
-	if err = cmp.Or(err, tmp.Close()); err != nil {
+	_, writeErr := tmp.Write(text)
+	if err := cmp.Or(writeErr, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)

@@ -48,40 +48,49 @@ func (w *walker) binary(e *parser.BinaryExpr) effect {
 		l, r = l.rough(""), r.rough("")
 	case vectors && !byLE:
 		l, r = joinedWithoutLE(e.VectorMatching, l, r)
-	case vectors && (l.thin == nil || r.thin == nil):
-		// The other side need not have all bounds.
-		l, r = l.filter(), r.filter()
+	case vectors:
+		l, r = joinedByLE(l, r)
 	}
-	if !e.Op.IsComparisonOperator() {
-		if out := both(l, r); keepsCounts(e, l, r) {
-			return out
-		} else {
-			return out.part()
-		}
+	out := both(l, r)
+	switch {
+	case e.Op.IsComparisonOperator() && e.ReturnBool:
+		return compared(e, out).part()
+	case e.Op.IsComparisonOperator():
+		return compared(e, out).filter()
+	case keepsCounts(e, l, r):
+		return out
 	}
-	out := compared(e, both(l, r))
-	if e.ReturnBool {
-		return out.part()
+	return out.part()
+}
+
+// joinedByLE treats rows that are left only where the other side has their le. It
+// need not have all bounds, and if it is no histogram, not even +Inf.
+func joinedByLE(l, r effect) (left, right effect) {
+	switch {
+	case l.thin == nil || r.thin == nil:
+		return l.filter(), r.filter()
+	case !slices.Equal(l.thin.histograms, r.thin.histograms):
+		return l.part(), r.part()
 	}
-	return out.filter()
+	return l, r
 }
 
 // keepsCounts reports whether arithmetic leaves counts that grow with the bound as
-// such. A factor that is no constant is taken for positive.
+// such.
 func keepsCounts(e *parser.BinaryExpr, l, r effect) bool {
 	if e.Op == parser.ADD {
 		return true
 	}
 	if l.thin == nil || r.thin != nil {
 		c, ok := constant(e.LHS)
-		return l.thin == nil && e.Op == parser.MUL && (!ok || c > 0)
+		return e.Op == parser.MUL && ok && c > 0
 	}
 	switch e.Op {
 	case parser.SUB:
 		return true
 	case parser.MUL, parser.DIV:
 		c, ok := constant(e.RHS)
-		return !ok || c > 0
+		return ok && c > 0
 	}
 	return false
 }
@@ -244,8 +253,8 @@ func and(l, r effect, byLE bool) effect {
 	if r.thin != nil && l.thin == nil {
 		r = r.rough("")
 	}
-	if byLE && r.thin == nil {
-		l = l.filter()
+	if byLE {
+		l, r = joinedByLE(l, r)
 	}
 	r.move = false
 	if r.none() {

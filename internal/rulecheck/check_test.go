@@ -143,7 +143,8 @@ func TestVerdictOfAnExpressionThatReadsDroppedSeries(t *testing.T) {
 		{"histogram_fraction(0, 0.2, a_bucket)", Changed, ""},
 		{`histogram_quantile(0.99, {__name__=~"(a|b)_bucket"})`, Thinned, ""},
 		{`histogram_quantile(0.99, sum by (le) ({__name__=~"(a|c)_bucket"}))`, Changed, ""},
-		{"histogram_quantile(0.9, a_bucket + b_bucket)", Thinned, ""},
+		{"histogram_quantile(0.9, a_bucket + a_bucket)", Thinned, ""},
+		{"histogram_quantile(0.9, a_bucket + b_bucket)", Changed, ""},
 		{"histogram_quantile(0.9, a_bucket - b_bucket)", Changed, ""},
 		{"a_bucket / ignoring (le) group_left a_count", Thinned, ""},
 		{"a_bucket / on (job, le) a_bucket", Thinned, ""},
@@ -185,7 +186,7 @@ func TestQuantileOfSomeOfTheBoundsIsNotBounded(t *testing.T) {
 		`histogram_quantile(0.5, a_bucket and on(job) other)`:                               Thinned,
 		`histogram_quantile(0.5, a_bucket unless on(le) other)`:                             Changed,
 		`histogram_quantile(0.5, a_bucket * on(job, le) other)`:                             Changed,
-		`histogram_quantile(0.5, a_bucket * on(job) group_left other)`:                      Thinned,
+		`histogram_quantile(0.5, a_bucket * on(job) group_left other)`:                      Changed,
 		`histogram_quantile(0.5, a_bucket * -1)`:                                            Changed,
 		`histogram_quantile(0.5, -a_bucket)`:                                                Changed,
 		`histogram_quantile(0.5, 1 / a_bucket)`:                                             Changed,
@@ -278,12 +279,15 @@ func TestSumOfValuesOfEitherSignIsNotBounded(t *testing.T) {
 func TestValuesWithTheSeparatorAreJoinedAsPrometheusDoes(t *testing.T) {
 	p := profile(t, "- {id: semi, class: unused, source_labels: [__name__, y, z], regex: 'semi;.*;c', reason: for a test}\n"+
 		"- {id: last, class: unused, source_labels: [__name__, pod, container], regex: 'up;x;.*', reason: for a test}\n"+
+		"- {id: name, class: unused, source_labels: [__name__, y], regex: 'n.*z;b', reason: for a test}\n"+
 		"- {id: jobs, class: unused, source_labels: [__name__], regex: 'etcd_.*', jobs: [apiserver], reason: for a test}\n")
 	for text, want := range map[string]Verdict{
 		`semi{z="q;c"}`:           Changed,
 		`semi{z="q"}`:             Invisible,
 		`semi{y="a",z="c"}`:       Gone,
 		`up{pod="x;y"}`:           Changed,
+		`nx{y="q;z;b"}`:           Changed,
+		`nx{y="b"}`:               Invisible,
 		`up{pod="y"}`:             Invisible,
 		`etcd_x{job=~".*etcd.*"}`: Invisible,
 		`etcd_x{job=~".*api.*"}`:  Changed,

@@ -35,6 +35,9 @@ type rule struct {
 	// rule reads nothing else, so that a bound goes from every series or none.
 	name, le *automaton.Set
 	bounds   bool
+	// nameCrosses says that the name's part may contain a separator, and what
+	// follows it come from values of other labels.
+	nameCrosses bool
 }
 
 func newRule(r relabel.Rule) (*rule, error) {
@@ -54,16 +57,18 @@ func newRule(r relabel.Rule) (*rule, error) {
 			return nil, err
 		}
 		out.parts = append(out.parts, set)
-		if crosses, err := mayCross(set); err != nil {
+		crosses, err := mayCross(set)
+		if err != nil {
 			return nil, err
-		} else if crosses && len(patterns) > 1 && out.joined == nil {
+		}
+		if crosses && len(patterns) > 1 && out.joined == nil {
 			if out.joined, err = automaton.Regexp(pattern); err != nil {
 				return nil, err
 			}
 		}
 		switch names[i] {
 		case model.MetricNameLabel:
-			out.name = set
+			out.name, out.nameCrosses = set, crosses
 		case model.BucketLabel:
 			out.le = set
 		}
@@ -91,7 +96,12 @@ func (r *rule) namesRuleOut(name string) bool {
 		return false
 	}
 	// The name is all before the first separator.
-	return r.joined == nil || r.labels[0] == model.MetricNameLabel
+	return r.joined == nil || r.labels[0] == model.MetricNameLabel && !r.nameCrosses || r.namesAndJobs()
+}
+
+// namesAndJobs reports whether the rule reads only what has no separator.
+func (r *rule) namesAndJobs() bool {
+	return !slices.ContainsFunc(r.labels, func(l string) bool { return l != model.MetricNameLabel && l != model.JobLabel })
 }
 
 // dropsBound reports whether the rule drops the bucket with the bound, in either

@@ -229,8 +229,8 @@ func (w *walker) call(e *parser.Call) effect {
 // and those that are looked at by themselves.
 var monotone = []string{
 	"rate", "increase", "irate", "sum_over_time", "avg_over_time", "max_over_time", "min_over_time", "last_over_time",
-	"first_over_time", "quantile_over_time", "count_over_time", "present_over_time", "ceil", "floor", "round", "sqrt", "exp",
-	"ln", "log2", "log10", "sgn", "clamp", "clamp_max", "clamp_min", "label_replace", "label_join", "sort", "sort_desc",
+	"first_over_time", "quantile_over_time", "count_over_time", "present_over_time", "ceil", "floor", "round", "exp", "sgn",
+	"clamp", "clamp_max", "clamp_min", "label_replace", "label_join", "sort", "sort_desc",
 	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction", "info",
 }
 

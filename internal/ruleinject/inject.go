@@ -14,6 +14,7 @@
 package ruleinject
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -232,7 +233,7 @@ func verify(before, stripped, after *file, selected []int, p relabel.Profile) er
 	}
 	was, without, is := before.values(), stripped.values(), after.values()
 	if len(was) != len(without) || len(was) != len(is) {
-		return fmt.Errorf("the file is laid out in a way that cannot be edited: the number of scrape configs would change")
+		return errors.New("the file is laid out in a way that cannot be edited: the number of scrape configs would change")
 	}
 	for i, name := range before.names() {
 		own, rest := take(without[i])
@@ -249,7 +250,7 @@ func verify(before, stripped, after *file, selected []int, p relabel.Profile) er
 		}
 	}
 	if !reflect.DeepEqual(before.others(), after.others()) {
-		return fmt.Errorf("the file is laid out in a way that cannot be edited: more than scrape_configs would change")
+		return errors.New("the file is laid out in a way that cannot be edited: more than scrape_configs would change")
 	}
 	return nil
 }

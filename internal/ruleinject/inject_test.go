@@ -4,6 +4,7 @@
 package ruleinject
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -134,11 +135,13 @@ func TestLineEndsAndMissingLastOnesAreKept(t *testing.T) {
 
 func TestRulesThatWereAddedBesideTheMarksStay(t *testing.T) {
 	r := inject(t, "scrape_configs:\n- job_name: a\n", small(), "")
-	own := string(r.Text) + "    - action: labeldrop\n      regex: mine\n"
-	again := inject(t, own, small(), "")
+	text := string(r.Text) + "    - action: labeldrop\n      regex: mine\n"
+	again := inject(t, text, small(), "")
 	require.Equal(t, 3, requireLoads(t, again.Text)["a"])
-	require.Less(t, strings.Index(string(again.Text), "mine"), strings.Index(string(again.Text), beginMark), "rules come last")
-	require.Equal(t, 1, requireLoads(t, inject(t, own, relabel.Profile{Name: "off"}, "").Text)["a"])
+	own, marked, _ := bytes.Cut(again.Text, []byte(beginMark))
+	require.Contains(t, string(own), "mine", "rules come last")
+	require.NotContains(t, string(marked), "mine")
+	require.Equal(t, 1, requireLoads(t, inject(t, text, relabel.Profile{Name: "off"}, "").Text)["a"])
 }
 
 func TestWhatCannotBeEditedIsAnErrorWithItsLine(t *testing.T) {

@@ -198,7 +198,8 @@ func choose(segments []segment, of func(segment) bool, yield func(choice) bool) 
 		}
 		i := len(ties) - 1
 		for ; i >= 0; i-- {
-			if at[i]++; at[i] < ties[i].choices {
+			at[i]++
+			if at[i] < ties[i].choices {
 				break
 			}
 			at[i] = 0
