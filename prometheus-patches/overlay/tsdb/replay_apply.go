@@ -143,8 +143,11 @@ func (a *replayApplier) take(s *replayShard) {
 			run.v += base
 		}
 		a.park(run)
+		if a.blocks > a.budget { // A batch can touch any number of pages.
+			a.applyParked()
+		}
 	}
-	if a.blocks > a.budget || len(a.extras) > replayParkedExtras/a.r.refs.shards {
+	if len(a.extras) > replayParkedExtras/a.r.refs.shards {
 		a.flush()
 	}
 }
@@ -200,12 +203,19 @@ func (a *replayApplier) block() *replayBlock {
 }
 
 func (a *replayApplier) flush() {
+	a.applyParked()
+	clear(a.extras)
+	a.extras = a.extras[:0]
+}
+
+// applyParked applies all that is parked. Runs of the same batch that are not
+// parked yet still refer to the extras.
+func (a *replayApplier) applyParked() {
 	for _, p := range a.dirty {
 		a.apply(p)
 	}
 	clear(a.dirty)
-	clear(a.extras)
-	a.dirty, a.extras = a.dirty[:0], a.extras[:0]
+	a.dirty = a.dirty[:0]
 }
 
 // apply applies what is parked at a page, series by series.

@@ -81,8 +81,12 @@ type replaySequencer struct {
 	mmappedPages int
 }
 
-// replaySparsePages is from how many pages on it matters how full they are.
-const replaySparsePages = 1 << 14
+const (
+	// replaySparsePages is from how many pages on it matters how full they are,
+	// and replaySparseSeries how many series each has on average then.
+	replaySparsePages  = 1 << 14
+	replaySparseSeries = 4
+)
 
 func newReplaySequencer(r *walReplay) *replaySequencer {
 	return &replaySequencer{
@@ -176,8 +180,8 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return nil
 	}
 	p := refs.addPage(ref)
-	if added := len(refs.pages) - s.mmappedPages; added > replaySparsePages && added > len(s.index.series)/2 {
-		return errOddReplay // Pages of hardly more than one series take too much memory.
+	if added := len(refs.pages) - s.mmappedPages; added > replaySparsePages && added > len(s.index.series)/replaySparseSeries {
+		return errOddReplay // A page takes as much memory as two series.
 	}
 	i := int(ref & replayPageMask)
 	if p.createdBy[i].Load() != 0 {
