@@ -47,27 +47,31 @@ func binary(t *testing.T, name string) string {
 type server struct {
 	url string
 	cmd *exec.Cmd
-	out *output
+	out output
 	// exited is closed when the process has ended.
 	exited chan struct{}
 }
 
-// output collects what a process prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+// output is the file a process prints into. No pipe lies between, so what the
+// process had written when it answered a request is there to be read.
+type output struct{ *os.File }
+
+// newOutput returns an empty output that ends with the test.
+func newOutput(t *testing.T) output {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return output{f}
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+// String is all that was printed up to now.
+func (o output) String() string {
+	b, err := os.ReadFile(o.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 func freeAddress(t *testing.T) string {
@@ -82,9 +86,9 @@ func freeAddress(t *testing.T) string {
 // test's end stops it with SIGTERM, which must be enough.
 func start(t *testing.T, address, name string, args ...string) *server {
 	t.Helper()
-	s := &server{url: "http://" + address, out: &output{}, exited: make(chan struct{})}
+	s := &server{url: "http://" + address, out: newOutput(t), exited: make(chan struct{})}
 	s.cmd = exec.Command(binary(t, name), args...)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.Stdout, s.cmd.Stderr = s.out.File, s.out.File
 	s.cmd.Dir = t.TempDir()
 	require.NoError(t, s.cmd.Start())
 	go func() {

@@ -200,9 +200,9 @@ func startParity(t *testing.T, b build, m mode, setup paritySetup, dir string) *
 	args = append(args, b.flags...)
 	writeDated(t, filepath.Join(dir, "assets", "a.txt"), "an asset\n")
 	writeDated(t, filepath.Join(dir, "consoles", "c.html"), `{{ with query "count(app_text)" }}{{ . | first | value }}{{ end }} {{ .Path }}`)
-	s := &parityServer{build: b, mode: m, dir: dir, server: &server{out: &output{}, exited: make(chan struct{})}}
+	s := &parityServer{build: b, mode: m, dir: dir, server: &server{out: newOutput(t), exited: make(chan struct{})}}
 	s.cmd = exec.Command(binary(t, b.binary), args...)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.Stdout, s.cmd.Stderr = s.out.File, s.out.File
 	s.cmd.Dir = dir
 	require.NoError(t, s.cmd.Start())
 	go func() {

@@ -368,10 +368,10 @@ func TestServerThatReplaysSaysSoInTheEnvelope(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
 	address, data := freeAddress(t), clusterData(t)
-	s := &server{url: "http://" + address, out: &output{}, exited: make(chan struct{})}
+	s := &server{url: "http://" + address, out: newOutput(t), exited: make(chan struct{})}
 	s.cmd = exec.Command(binary(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.Stdout, s.cmd.Stderr = s.out.File, s.out.File
 	require.NoError(t, s.cmd.Start())
 	go func() {
 		_ = s.cmd.Wait()
