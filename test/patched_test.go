@@ -87,20 +87,20 @@ scrape_configs:
 			require.Eventually(t, func() bool { return series("kubernetes_build_info") == 1 }, 20*time.Second, 200*time.Millisecond)
 			require.Equal(t, wantFeatures, series("kubernetes_feature_enabled"))
 			if flag == "off" {
-				require.NotContains(t, get(t, p.url+"/metrics").body, "promguard_drop_rules")
+				require.NotContains(t, get(t, p.url+"/metrics").body, "promguard_drop_rule")
+				require.NotContains(t, get(t, p.url+"/api/v1/targets").body, "drop_rules")
 				return
 			}
 			require.Equal(t, 2.0, metric(t, p.url, "promguard_drop_rules_dropped_series_total",
-				map[string]string{"profile": "minimal", "rule": "kubernetes-feature-gates"}))
+				map[string]string{"profile": "minimal", "rule": "kubernetes-feature-gates", "scrape_job": "apiserver"}))
 		})
 	}
 }
 
 func TestDropRulesOfAFileAreReloadedAndATargetCanOptOut(t *testing.T) {
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		// The path's series are new when they appear.
-		fmt.Fprintf(w, "unread 1\nkept 1\nlate{after=%q} 1\n", r.URL.Query().Get("after"))
+		fmt.Fprint(w, "unread 1\nkept 1\nlate 1\n")
 	}))
 	defer target.Close()
 	address, err := url.Parse(target.URL)
@@ -112,22 +112,28 @@ rules:
 - {id: drop-%s, class: unused, source_labels: [__name__], regex: %s, reason: nobody reads it}
 `, name, name), 0o644))
 	}
-	config := func(after string) string {
-		return fmt.Sprintf(`
+	config := fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
-- {job_name: judged, params: {after: [%[2]q]}, static_configs: [{targets: [%[1]q]}]}
+- {job_name: judged, static_configs: [{targets: [%[1]q]}]}
 - {job_name: left-alone, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: "off"}}]}
-`, address.Host, after)
-	}
+- {job_name: mistaken, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: none}}]}
+- {job_name: minimal, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: minimal}}]}
+`, address.Host)
 	write("unread")
-	p := prometheus(t, t.TempDir(), config("start"), "--guard.drop-rules="+rules, "--web.enable-lifecycle")
+	p := prometheus(t, t.TempDir(), config, "--guard.drop-rules="+rules, "--web.enable-lifecycle")
 	jobs := func(series string) string {
 		return get(t, p.url+"/api/v1/label/job/values?match[]="+url.QueryEscape(series)).body
 	}
-	require.Eventually(t, func() bool { return strings.Contains(jobs("kept"), `["judged","left-alone"]`) }, 20*time.Second, 200*time.Millisecond)
-	require.Contains(t, jobs("unread"), `["left-alone"]`)
-	require.Contains(t, jobs("late"), `["judged","left-alone"]`)
+	all, leftAlone := `["judged","left-alone","minimal","mistaken"]`, `["left-alone","minimal"]`
+	require.Eventually(t, func() bool { return strings.Contains(jobs("kept"), all) }, 20*time.Second, 200*time.Millisecond)
+	require.Contains(t, jobs("unread"), leftAlone)
+	require.Contains(t, jobs("late"), all)
+	targets := get(t, p.url+"/api/v1/targets").body
+	for profile, count := range map[string]int{"own": 1, "off": 1, "none": 1, "minimal": 1} {
+		require.Equal(t, count, strings.Count(targets, fmt.Sprintf(`"__promguard_drop_rules__":%q`, profile)), profile)
+	}
+	require.Equal(t, 1, strings.Count(p.out.String(), "A target names drop rules that there are not"))
 
 	reload := func() int {
 		resp, err := http.Post(p.url+"/-/reload", "", nil)
@@ -139,12 +145,17 @@ scrape_configs:
 	require.Equal(t, http.StatusInternalServerError, reload())
 	require.Contains(t, p.out.String(), rules+": line 2")
 
+	// Series that the scrapes know are judged by the new rules, although nothing
+	// else has changed.
 	write("late")
-	require.NoError(t, os.WriteFile(p.configFile(), []byte(config("reload")), 0o644))
 	require.Equal(t, http.StatusOK, reload())
+	dropped := map[string]string{"profile": "own", "rule": "drop-late", "scrape_job": "judged"}
 	require.Eventually(t, func() bool {
-		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "own", "rule": "drop-late"}) == 1
+		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", dropped) == 1 &&
+			strings.Contains(jobs("unread"), all)
 	}, 20*time.Second, 200*time.Millisecond)
+	require.Equal(t, 1.0, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"profile": "own", "rule": "drop-late", "class": "unused"}))
+	require.Zero(t, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"rule": "drop-unread"}))
 
 	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=none.yml").CombinedOutput()
 	require.Error(t, err)

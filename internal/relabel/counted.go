@@ -4,62 +4,69 @@
 package relabel
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Counted is a Dropper that counts what it drops, for the scrape path. A nil
-// *Counted drops nothing. Any number of goroutines may use it.
-type Counted struct {
+// Counters say which rules hold and what they drop from which scrape pool. Any
+// number of goroutines may use them.
+type Counters struct {
+	rules   *prometheus.GaugeVec
 	dropped *prometheus.CounterVec
-	current atomic.Pointer[countedRules]
 }
 
-type countedRules struct {
-	dropper *Dropper
-	// dropped has one counter per rule.
-	dropped []prometheus.Counter
+// NewCounters registers the counters with reg, which may be nil. Like promauto
+// it panics if they are registered there already.
+func NewCounters(reg prometheus.Registerer) *Counters {
+	return &Counters{
+		rules: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
+			Name: "promguard_drop_rule_info",
+			Help: "1 for each default drop rule in force, with its class.",
+		}, []string{"profile", "rule", "class"}),
+		// A rule meets few pools, mostly one. Counters made in advance would be the
+		// product of both.
+		dropped: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "promguard_drop_rules_dropped_series_total",
+			Help: "Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
+				"Counted when a target's scrapes meet a series for the first time, not at every scrape.",
+		}, []string{"profile", "rule", "scrape_job"}),
+	}
 }
 
-// NewCounted registers the counters of d's rules with reg, which may be nil, and
-// starts each at 0. Like promauto it panics if they are registered there already.
-func NewCounted(d *Dropper, reg prometheus.Registerer) *Counted {
-	c := &Counted{dropped: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "promguard_drop_rules_dropped_series_total",
-		Help: "Series dropped by the default drop rules, by the first rule that matches. " +
-			"Counted when a target's scrapes meet a series for the first time, not at every scrape.",
-	}, []string{"profile", "rule"})}
-	c.Replace(d)
-	return c
-}
-
-// Replace has d's rules hold for what is dropped from now on. What rules that
-// are gone have dropped stays counted.
-func (c *Counted) Replace(d *Dropper) {
-	p := d.Profile()
-	rules := &countedRules{dropper: d, dropped: make([]prometheus.Counter, 0, len(p.Rules))}
+// Show says that p's rules hold.
+func (c *Counters) Show(p Profile) {
 	for _, r := range p.Rules {
-		rules.dropped = append(rules.dropped, c.dropped.WithLabelValues(p.Name, r.ID))
+		c.rules.WithLabelValues(p.Name, r.ID, string(r.Class)).Set(1)
 	}
-	c.current.Store(rules)
 }
 
-// Apply returns the labels of a series unchanged, or empty labels if a rule
+// Hide takes back what Show said. What p has dropped stays counted.
+func (c *Counters) Hide(p Profile) {
+	c.rules.DeletePartialMatch(prometheus.Labels{"profile": p.Name})
+}
+
+// Pool returns what applies d to the series of a scrape pool and counts what it
+// drops: it returns the labels of a series unchanged, or empty labels if a rule
 // drops it, which is how Prometheus's scrape loop is told to forget a series.
-// The labels are those after the scrape pool's own relabelling, target labels
-// included. Empty labels stay empty and are not counted.
-func (c *Counted) Apply(lset labels.Labels) labels.Labels {
-	if c == nil || lset.IsEmpty() {
-		return lset
+// The labels are those after the pool's own relabelling, target labels included.
+// Empty labels stay empty and are not counted.
+func (c *Counters) Pool(d *Dropper, scrapeJob string) func(labels.Labels) labels.Labels {
+	p := d.Profile()
+	return func(lset labels.Labels) labels.Labels {
+		if lset.IsEmpty() {
+			return lset
+		}
+		rule, drop := d.Drop(lset)
+		if !drop {
+			return lset
+		}
+		c.dropped.WithLabelValues(p.Name, p.Rules[rule].ID, scrapeJob).Inc()
+		return labels.EmptyLabels()
 	}
-	rules := c.current.Load()
-	rule, drop := rules.dropper.Drop(lset)
-	if !drop {
-		return lset
-	}
-	rules.dropped[rule].Inc()
-	return labels.EmptyLabels()
+}
+
+// Forget ends the counters of a scrape pool that is no more.
+func (c *Counters) Forget(scrapeJob string) {
+	c.dropped.DeletePartialMatch(prometheus.Labels{"scrape_job": scrapeJob})
 }

@@ -20,69 +20,64 @@ func twoRules() Profile {
 	return Profile{Name: "test", Rules: []Rule{first, second}}
 }
 
-func TestCountedCountsByTheFirstRuleThatMatches(t *testing.T) {
+func TestDroppedSeriesAreCountedByTheFirstRuleThatMatchesAndByPool(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	c := NewCounted(mustCompile(t, twoRules()), reg)
-	const help = "# HELP promguard_drop_rules_dropped_series_total Series dropped by the default drop rules, by the first rule that matches. " +
+	c := NewCounters(reg)
+	d := mustCompile(t, twoRules())
+	kubelet, node := c.Pool(d, "kubelet"), c.Pool(d, "node")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		kubelet(labels.FromStrings("__name__", name))
+	}
+	node(labels.FromStrings("__name__", "a"))
+	const help = "# HELP promguard_drop_rules_dropped_series_total Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
 		"Counted when a target's scrapes meet a series for the first time, not at every scrape.\n" +
 		"# TYPE promguard_drop_rules_dropped_series_total counter\n"
+	const ofNode = `promguard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="node"} 1
+`
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+
-		`promguard_drop_rules_dropped_series_total{profile="test",rule="first"} 0
-promguard_drop_rules_dropped_series_total{profile="test",rule="second"} 0
-`)))
-	for _, name := range []string{"a", "b", "c", "d"} {
-		c.Apply(labels.FromStrings("__name__", name))
-	}
-	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+
-		`promguard_drop_rules_dropped_series_total{profile="test",rule="first"} 2
-promguard_drop_rules_dropped_series_total{profile="test",rule="second"} 1
+		`promguard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="kubelet"} 2
+promguard_drop_rules_dropped_series_total{profile="test",rule="second",scrape_job="kubelet"} 1
+`+ofNode)))
+	c.Forget("kubelet")
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+ofNode)))
+}
+
+func TestRulesInForceAreShownUntilTheyAreHidden(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	c := NewCounters(reg)
+	other := twoRules()
+	other.Name = "other"
+	c.Show(twoRules())
+	c.Show(other)
+	c.Hide(other)
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(
+		`# HELP promguard_drop_rule_info 1 for each default drop rule in force, with its class.
+# TYPE promguard_drop_rule_info gauge
+promguard_drop_rule_info{class="unused",profile="test",rule="first"} 1
+promguard_drop_rule_info{class="unused",profile="test",rule="second"} 1
 `)))
 }
 
-func TestApplyEmptiesDroppedSeriesAndLeavesTheOthersAlone(t *testing.T) {
-	c := NewCounted(mustCompile(t, twoRules()), nil)
-	require.True(t, c.Apply(labels.FromStrings("__name__", "a", "x", "y")).IsEmpty())
+func TestPoolEmptiesDroppedSeriesAndLeavesTheOthersAlone(t *testing.T) {
+	drop := NewCounters(nil).Pool(mustCompile(t, twoRules()), "pool")
+	require.True(t, drop(labels.FromStrings("__name__", "a", "x", "y")).IsEmpty())
 	kept := labels.FromStrings("__name__", "d", "x", "y")
-	require.Equal(t, kept, c.Apply(kept))
+	require.Equal(t, kept, drop(kept))
 }
 
 func TestSeriesThatThePoolDroppedIsNotCounted(t *testing.T) {
 	nameless := validRule()
 	nameless.Regex = ".*"
-	reg := prometheus.NewPedanticRegistry()
-	c := NewCounted(mustCompile(t, Profile{Name: "test", Rules: []Rule{nameless}}), reg)
-	require.True(t, c.Apply(labels.EmptyLabels()).IsEmpty())
-	require.Zero(t, testutil.ToFloat64(c.current.Load().dropped[0]))
+	c := NewCounters(nil)
+	drop := c.Pool(mustCompile(t, Profile{Name: "test", Rules: []Rule{nameless}}), "pool")
+	require.True(t, drop(labels.EmptyLabels()).IsEmpty())
+	require.Zero(t, testutil.CollectAndCount(c.dropped))
 }
 
-func TestNilCountedDropsNothing(t *testing.T) {
-	var c *Counted
-	lset := labels.FromStrings("__name__", "kube_pod_tolerations")
-	require.Equal(t, lset, c.Apply(lset))
-}
-
-func TestApplyAllocatesNothing(t *testing.T) {
-	c := NewCounted(mustCompile(t, mustProfile(t, ProfileMinimal)), prometheus.NewRegistry())
-	lset := labels.FromStrings("__name__", "container_tasks_state", "job", "kubelet")
-	require.Zero(t, testing.AllocsPerRun(100, func() { c.Apply(lset) }))
-}
-
-func TestReplacedRulesDropAndCountFromThenOn(t *testing.T) {
-	rule := func(name string) *Dropper {
-		d, err := Compile(Profile{Name: "own", Rules: []Rule{{
-			ID: "drop-" + name, Class: ClassUnused, SourceLabels: []string{"__name__"}, Regex: name, Reason: "nobody reads it",
-		}}})
-		require.NoError(t, err)
-		return d
-	}
-	c := NewCounted(rule("a"), nil)
-	a, b := labels.FromStrings("__name__", "a"), labels.FromStrings("__name__", "b")
-	require.True(t, c.Apply(a).IsEmpty())
-	require.Equal(t, b, c.Apply(b))
-	c.Replace(rule("b"))
-	require.Equal(t, a, c.Apply(a))
-	require.True(t, c.Apply(b).IsEmpty())
-	for _, id := range []string{"drop-a", "drop-b"} {
-		require.Equal(t, 1.0, testutil.ToFloat64(c.dropped.WithLabelValues("own", id)))
+func TestPoolAllocatesNothingForASeries(t *testing.T) {
+	drop := NewCounters(prometheus.NewRegistry()).Pool(mustCompile(t, mustProfile(t, ProfileMinimal)), "kubelet")
+	for _, name := range []string{"container_tasks_state", "container_memory_rss"} {
+		lset := labels.FromStrings("__name__", name, "job", "kubelet")
+		require.Zero(t, testing.AllocsPerRun(100, func() { drop(lset) }), name)
 	}
 }

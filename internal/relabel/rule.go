@@ -7,7 +7,7 @@
 //
 // A [Rule] is one drop rule in the terms of Prometheus's relabelling, with the
 // reason why dropping is harmless; a [Profile] is a named list of them.
-// [Compile] turns a profile into a [Dropper], [NewCounted] counts what it drops,
+// [Compile] turns a profile into a [Dropper], [Counters] count what it drops,
 // [Render] prints it as configuration for a Prometheus without this package, and
 // [LoadProfile] reads one from a file.
 //

@@ -5,58 +5,144 @@ package promguard
 
 import (
 	"fmt"
+	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/scrape"
 )
 
-// DropSeries returns what drops series by the default drop rules, for
-// scrape.Options, or nil if there are no rules. It registers their counters.
-func (f *Flags) DropSeries(reg prometheus.Registerer) (func(labels.Labels) labels.Labels, error) {
-	if f.dropRules == relabel.ProfileOff {
+// DropRules returns the default drop rules, for scrape.Options, or nil if there
+// are none. It registers their metrics.
+func (f *Flags) DropRules(logger *slog.Logger, reg prometheus.Registerer) (scrape.DropRules, error) {
+	if f.dropRulesFlag == relabel.ProfileOff {
 		return nil, nil
 	}
-	dropper, err := f.loadDropRules()
-	if err != nil {
-		return nil, err
+	r := &dropRules{
+		source:   f.dropRulesFlag,
+		logger:   logger,
+		counters: relabel.NewCounters(reg),
+		byName:   map[string]*relabel.Dropper{},
+		unknown:  map[string]struct{}{},
 	}
-	f.dropped = relabel.NewCounted(dropper, reg)
-	return f.dropped.Apply, nil
+	f.dropRules = r
+	return r, r.load()
 }
 
 // ReloadDropRules returns apply, preceded by a reload of the file with the drop
 // rules if they are in one. A file with mistakes leaves the rules as they were,
-// and the reload of the configuration fails. Series that a target's scrapes know
-// already stay as they are until its scrapes begin anew.
+// and the reload of the configuration fails. Scrape pools begin their scrapes
+// anew if the rules have changed.
 func (f *Flags) ReloadDropRules(apply func(*config.Config) error) func(*config.Config) error {
-	if slices.Contains(relabel.ProfileNames(), f.dropRules) {
+	if slices.Contains(relabel.ProfileNames(), f.dropRulesFlag) {
 		return apply
 	}
 	return func(c *config.Config) error {
-		dropper, err := f.loadDropRules()
-		if err != nil {
+		if err := f.dropRules.load(); err != nil {
 			return err
 		}
-		f.dropped.Replace(dropper)
 		return apply(c)
 	}
 }
 
-func (f *Flags) loadDropRules() (*relabel.Dropper, error) {
-	profile, err := relabel.ProfileByName(f.dropRules)
+// dropRules are the rules of the flag, and profiles that targets name instead.
+type dropRules struct {
+	// source is the name of a profile, or a file.
+	source   string
+	logger   *slog.Logger
+	counters *relabel.Counters
+
+	mu         sync.Mutex
+	inForce    *relabel.Dropper
+	generation int
+	// byName has the rules in force and what else was asked for.
+	byName map[string]*relabel.Dropper
+	// unknown has the pools whose targets named a profile that there is not.
+	unknown map[string]struct{}
+}
+
+// load reads the rules of the flag, again if they were read before.
+func (r *dropRules) load() error {
+	profile, err := relabel.ProfileByName(r.source)
 	if err != nil {
-		if profile, err = relabel.LoadProfile(f.dropRules); err != nil {
-			return nil, fmt.Errorf("--guard.drop-rules=%s is none of %s, and as a file: %w", f.dropRules, strings.Join(relabel.ProfileNames(), ", "), err)
+		if profile, err = relabel.LoadProfile(r.source); err != nil {
+			return fmt.Errorf("--guard.drop-rules=%s is none of %s, and as a file: %w", r.source, strings.Join(relabel.ProfileNames(), ", "), err)
 		}
 	}
 	dropper, err := relabel.Compile(profile)
 	if err != nil {
-		return nil, fmt.Errorf("--guard.drop-rules=%s: %w", f.dropRules, err)
+		return fmt.Errorf("--guard.drop-rules=%s: %w", r.source, err)
 	}
-	return dropper, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inForce != nil {
+		if reflect.DeepEqual(r.inForce.Profile(), profile) {
+			return nil
+		}
+		r.counters.Hide(r.inForce.Profile())
+		delete(r.byName, r.inForce.Profile().Name)
+	}
+	r.inForce = dropper
+	r.generation++
+	r.byName[profile.Name] = dropper
+	r.counters.Show(profile)
+	r.logger.Info("Default drop rules", "source", r.source, "profile", profile.Name, "rules", len(profile.Rules))
+	return nil
+}
+
+// InForce implements scrape.DropRules.
+func (r *dropRules) InForce() config.DropRules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return config.DropRules{Profile: r.inForce.Profile().Name, Generation: r.generation}
+}
+
+// Pool implements scrape.DropRules. A profile that there is not is a mistake in
+// somebody's labels, which must not keep a target from being scraped: the rules
+// in force hold.
+func (r *dropRules) Pool(scrapeJob, profile string) func(labels.Labels) labels.Labels {
+	if profile == relabel.ProfileOff {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counters.Pool(r.named(profile, scrapeJob), scrapeJob)
+}
+
+func (r *dropRules) named(profile, scrapeJob string) *relabel.Dropper {
+	if profile == "" {
+		return r.inForce
+	}
+	if d, ok := r.byName[profile]; ok {
+		return d
+	}
+	p, err := relabel.ProfileByName(profile)
+	if err == nil {
+		var d *relabel.Dropper
+		if d, err = relabel.Compile(p); err == nil {
+			r.byName[profile] = d
+			r.counters.Show(p)
+			return d
+		}
+	}
+	if _, told := r.unknown[scrapeJob]; !told {
+		r.unknown[scrapeJob] = struct{}{}
+		r.logger.Warn("A target names drop rules that there are not, the default ones hold for it", "scrape_pool", scrapeJob, "named", profile, "err", err)
+	}
+	return r.inForce
+}
+
+// Forget implements scrape.DropRules.
+func (r *dropRules) Forget(scrapeJob string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.unknown, scrapeJob)
+	r.counters.Forget(scrapeJob)
 }

@@ -20,11 +20,11 @@ import (
 // Flags are the values of promguard's flags, set when the application parses
 // its command line.
 type Flags struct {
-	reads      readFlags
-	walReplay  walreplay.Limit
-	replayPath string
-	dropRules  string
-	dropped    *relabel.Counted
+	reads         readFlags
+	walReplay     walreplay.Limit
+	replayPath    string
+	dropRulesFlag string
+	dropRules     *dropRules
 }
 
 // Values of --guard.wal-replay.
@@ -41,14 +41,14 @@ func AddFlags(a *kingpin.Application) *Flags {
 		Default("auto").SetValue(&f.walReplay)
 	a.Flag("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream. Server mode only.").
 		Default(replayParallel).EnumVar(&f.replayPath, replayParallel, replayUpstream)
-	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. Targets with the label __promguard_drop_rules__=off are left alone.").
-		Default(relabel.ProfileMinimal).StringVar(&f.dropRules)
+	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off.").
+		Default(relabel.ProfileMinimal).StringVar(&f.dropRulesFlag)
 	return f
 }
 
 // Log says which guards are in force.
 func (f *Flags) Log(logger *slog.Logger) {
-	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replayPath, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRules)
+	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replayPath, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRulesFlag)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

@@ -23,8 +23,28 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// A scrape pool of two targets that expose what DropSeries may drop.
-func TestDropSeriesSeesEachSeriesOnceAfterThePoolsOwnRelabelling(t *testing.T) {
+// fakeDropRules have one function for all targets that do not say off.
+type fakeDropRules struct {
+	drop       func(labels.Labels) labels.Labels
+	generation atomic.Int64
+	forgotten  atomic.String
+}
+
+func (r *fakeDropRules) InForce() config.DropRules {
+	return config.DropRules{Profile: "fake", Generation: int(r.generation.Load())}
+}
+
+func (r *fakeDropRules) Pool(_, profile string) func(labels.Labels) labels.Labels {
+	if profile != "fake" {
+		return nil
+	}
+	return r.drop
+}
+
+func (r *fakeDropRules) Forget(scrapeJob string) { r.forgotten.Store(scrapeJob) }
+
+// A scrape pool of two targets that expose what the rules may drop.
+func TestDropRulesSeeEachSeriesOnceAfterThePoolsOwnRelabelling(t *testing.T) {
 	var scrapes atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		scrapes.Add(1)
@@ -34,7 +54,7 @@ func TestDropSeriesSeesEachSeriesOnceAfterThePoolsOwnRelabelling(t *testing.T) {
 	defer target.Close()
 
 	var seen, sawOwnDrop atomic.Int64
-	options := &Options{DropSeries: func(l labels.Labels) labels.Labels {
+	rules := &fakeDropRules{drop: func(l labels.Labels) labels.Labels {
 		switch l.Get(labels.MetricName) {
 		case "unwanted":
 			require.Equal(t, "test", l.Get("job"), "target labels are there")
@@ -46,18 +66,21 @@ func TestDropSeriesSeesEachSeriesOnceAfterThePoolsOwnRelabelling(t *testing.T) {
 		return l
 	}}
 	store := teststorage.New(t)
-	manager, err := NewManager(options, nil, nil, store, nil, prometheus.NewRegistry())
+	manager, err := NewManager(&Options{DropRules: rules}, nil, nil, store, nil, prometheus.NewRegistry())
 	require.NoError(t, err)
 	defer manager.Stop()
-	cfg, err := config.Load(`
-global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+	apply := func(text string) {
+		cfg, err := config.Load("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"+text, promslog.NewNopLogger())
+		require.NoError(t, err)
+		require.NoError(t, manager.ApplyConfig(cfg))
+	}
+	const pool = `
 scrape_configs:
 - job_name: test
   metric_relabel_configs:
   - {source_labels: [__name__], regex: own_drop, action: drop}
-`, promslog.NewNopLogger())
-	require.NoError(t, err)
-	require.NoError(t, manager.ApplyConfig(cfg))
+`
+	apply(pool)
 	address, err := url.Parse(target.URL)
 	require.NoError(t, err)
 	groups := make(chan map[string][]*targetgroup.Group, 1)
@@ -86,4 +109,24 @@ scrape_configs:
 	all, _, err := q.LabelNames(t.Context(), nil)
 	require.NoError(t, err)
 	require.NotContains(t, all, dropRulesLabel)
+
+	active := manager.TargetsActive()["test"]
+	require.Len(t, active, 2)
+	shown := []string{}
+	for _, target := range active {
+		shown = append(shown, target.DiscoveredLabels(labels.NewBuilder(labels.EmptyLabels())).Get(dropRulesLabel))
+	}
+	require.ElementsMatch(t, []string{"fake", "off"}, shown)
+
+	apply(pool)
+	scraped := scrapes.Load()
+	require.Eventually(t, func() bool { return scrapes.Load() >= scraped+4 }, 20*time.Second, 10*time.Millisecond)
+	require.EqualValues(t, 1, seen.Load(), "a reload that changes nothing judges nothing again")
+	rules.generation.Add(1)
+	apply(pool)
+	require.Eventually(t, func() bool { return seen.Load() == 2 }, 20*time.Second, 10*time.Millisecond,
+		"known series are judged by rules that have changed")
+	require.Empty(t, rules.forgotten.Load())
+	apply("")
+	require.Equal(t, "test", rules.forgotten.Load())
 }
