@@ -75,6 +75,13 @@ test-e2e: build stock
 test-race:
 	CGO_ENABLED=1 go test -race ./...
 
+## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, which are built first
+.PHONY: test-peers
+test-peers: build
+	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
+	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughTheGuard' ./test
+
 ## test-upstream: Prometheus's own tests on the patched tree; most of an hour on two cores
 .PHONY: test-upstream
 UPSTREAM_PACKAGES ?= ./tsdb/... ./storage/... ./web/... ./promql/... ./scrape/... ./config/... ./cmd/prometheus/...

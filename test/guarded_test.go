@@ -150,7 +150,7 @@ func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"endpoint": endpoint, "reason": reason}) > 0
-	}, 5*time.Second, 20*time.Millisecond)
+	}, 20*time.Second, 20*time.Millisecond)
 }
 
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
@@ -195,7 +195,7 @@ func cpuAfterLeaving(t *testing.T, p *server, target string, inFlight func() flo
 	t.Helper()
 	leave(t, target, func() bool { return inFlight() > 0 })
 	before := p.cpu(t)
-	require.Eventually(t, func() bool { return inFlight() == 0 }, 5*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
+	require.Eventually(t, func() bool { return inFlight() == 0 }, 20*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
 	time.Sleep(300 * time.Millisecond)
 	return p.cpu(t) - before
 }

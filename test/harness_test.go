@@ -300,7 +300,7 @@ func leave(t *testing.T, url string, working func() bool) {
 		}
 		gone <- err
 	}()
-	require.Eventually(t, working, 10*time.Second, 5*time.Millisecond, "the server never worked on the request")
+	require.Eventually(t, working, 20*time.Second, 5*time.Millisecond, "the server never worked on the request")
 	cancel()
 	require.ErrorIs(t, <-gone, context.Canceled, "the answer was there before the client left")
 }

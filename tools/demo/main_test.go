@@ -84,7 +84,7 @@ func startDemo(t *testing.T, args ...string) *demo {
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()
 		<-d.done
-		require.Eventually(t, func() bool { return len(d.processes()) == 0 }, 10*time.Second, 20*time.Millisecond, "left running")
+		require.Eventually(t, func() bool { return len(d.processes()) == 0 }, 30*time.Second, 20*time.Millisecond, "left running")
 	})
 	return d
 }

@@ -38,7 +38,7 @@ func TestInterruptEndsAStepWithAllItStarted(t *testing.T) {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !alive(t, pid) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !alive(t, pid) }, 20*time.Second, time.Millisecond)
 }
 
 // alive says whether pid runs. A process that has ended but whose parent has
