@@ -10,7 +10,7 @@ import "slices"
 // and is usually scraped as "cadvisor": it is not in the list. An installation
 // that names its jobs otherwise keeps the series.
 func kubeletCadvisorJobs() []string {
-	return []string{"kubelet", "kubernetes-nodes-cadvisor", "integrations/kubernetes/cadvisor"}
+	return []string{"kubelet", "kubernetes-cadvisor", "kubernetes-nodes-cadvisor", "integrations/kubernetes/cadvisor"}
 }
 
 // kubernetesJobs are the jobs that scrape the components of Kubernetes itself.
@@ -23,6 +23,8 @@ func kubernetesJobs() []string {
 		"kube-scheduler",
 		"kube-proxy",
 		"kubelet",
+		"kubernetes-nodes",
+		"integrations/kubernetes/kubelet",
 	}
 }
 
@@ -112,31 +114,6 @@ func cadvisorRules() []Rule {
 				"|container_threads_max",
 			Jobs:   kubeletCadvisorJobs(),
 			Reason: "per container and cgroup, read by nothing checked; kube-prometheus-stack drops them by default too",
-		},
-		{
-			ID:           "cadvisor-memory-failures-hierarchy",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__", "scope"},
-			Regex:        "container_memory_failures_total;hierarchy",
-			Jobs:         kubeletCadvisorJobs(),
-			Reason:       "page faults counted a second time, children included; nothing checked reads them, and scope=\"container\" stays",
-		},
-		{
-			// Told by the cgroup's path and not by empty pod, namespace or
-			// container labels: where the runtime does not give the kubelet those
-			// labels, every container has them empty. The paths listed hold no
-			// container under cgroupfs or systemd, whatever the runtime.
-			ID:           "cadvisor-system-cgroup-limits",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__", "id", "container", "pod"},
-			Regex: "container_(spec_memory_(limit|reservation_limit|swap_limit)_bytes" +
-				"|last_seen|processes|sockets|threads|ulimits_soft);" +
-				"(/kubepods(\\.slice)?" +
-				"|/kubepods/(besteffort|burstable)" +
-				"|/kubepods\\.slice/kubepods-(besteffort|burstable)\\.slice" +
-				"|/system\\.slice(/[^/;]+\\.service)?);;",
-			Jobs:   kubeletCadvisorJobs(),
-			Reason: "limits and process counts of the QoS and system cgroups, read by nothing checked; containers, pods and the root cgroup keep theirs",
 		},
 	}
 }

@@ -10,27 +10,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// etcdJobs are the jobs that scrape etcd itself. An API server exports names with
-// etcd_ too, of its client.
-func etcdJobs() []string {
-	return []string{"etcd", "kube-etcd"}
-}
-
 // recommended changes no value beyond a bound that is stated. It adds to minimal
 //
 //   - names and buckets that nothing in the checked sets reads, of more families
 //     than minimal: also such that grow with API resources and with controllers;
-//   - cgroups that no selector of the core set can see;
-//   - thinned histograms: of those that are read, no merged bucket above 10 us
-//     spans more than a factor of 3, and the bounds 1, 5 and 30, which error
+//   - thinned histograms, of which some are read: the histogram of the service
+//     level by a factor of 4 at most, and the bounds 1, 5 and 30, which error
 //     budgets read, stay.
+//
+// A cgroup is in none of its rules: pods, QoS classes and system services are read
+// by published rules and consoles, and by all that sum without a matcher for the
+// container.
 //
 // Patterns end in _bucket or begin with a subsystem that is one component's own,
 // so that what a newer version adds to it goes too.
 func recommended() Profile {
 	return Profile{
 		Name:    ProfileRecommended,
-		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms so that no quantile that they read is more than a factor of 3 off.",
+		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms: no quantile of the service level is more than a factor of 4 off.",
 		Rules: slices.Concat(minimal().Rules, apiserverThinning(), apiserverRecommended(), controlPlaneRecommended(),
 			kubeletRecommended(), exporterRecommended()),
 	}
@@ -42,50 +39,59 @@ func oneOf(alternatives ...string) string {
 }
 
 // apiserverThinning knows the bounds of the API server's histograms since
-// Kubernetes 1.23. Each layout has a rule of its own. Of other bounds, as older
-// and newer versions may have, nothing is dropped that is not listed.
+// Kubernetes 1.23. A bound goes by its value, whatever others there are: of the
+// bounds of older and newer versions nothing is dropped that is not listed.
 func apiserverThinning() []Rule {
 	long := []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	drop := []float64{0.6, 0.8, 1.25, 1.5, 3, 4, 6, 8, 15, 20, 45}
 	queueBounds := prometheus.ExponentialBuckets(10e-9, 10, 10)
 	return []Rule{
 		Rule{
 			ID:     "apiserver-request-bounds",
-			Reason: "24 buckets per verb, resource and scope; 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 1, 2, 5, 10, 30 and 60 stay",
-			Saving: "11 of 24 buckets per verb, resource, scope and API server",
+			Reason: "24 buckets per verb, resource and scope, beside the service level's; 0.025, 0.1, 0.4, 1, 5, 30 and 60 stay",
+			Saving: "16 of 24 buckets per verb, resource, scope and API server",
 			Since:  "1.23",
 		}.thinning(Thinning{
 			Histograms: []string{"apiserver_request_duration_seconds"},
-			Drop:       drop,
+			Drop:       []float64{0.005, 0.05, 0.2, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 6, 8, 10, 15, 20, 45},
 			Bounds:     long,
 		}),
 		Rule{
 			ID:     "apiserver-sli-bounds",
-			Reason: "22 buckets per verb, resource and scope; 1, 5 and 30, which the error budget reads, stay, and 0.05, 0.1, 0.2, 0.4, 2, 10 and 60",
-			Saving: "11 of 22 buckets per verb, resource, scope and API server",
-			Since:  "1.26",
+			Reason: "22 buckets per verb, resource and scope; 1, 5 and 30, which the error budget reads, stay, and 0.05, 0.2, 0.6, 2, 10 and 60",
+			Saving: "12 of 22 buckets per verb, resource, scope and API server",
+			Since:  "1.23",
 		}.thinning(Thinning{
 			Histograms: []string{"apiserver_request_sli_duration_seconds", "apiserver_request_slo_duration_seconds"},
-			Drop:       drop,
+			Drop:       []float64{0.1, 0.4, 0.8, 1.25, 1.5, 3, 4, 6, 8, 15, 20, 45},
 			Bounds:     long[2:],
 		}),
 		Rule{
 			ID:     "apiserver-etcd-bounds",
-			Reason: "24 buckets per operation and type of object, custom resources included; nothing checked reads them; 0.025, 0.1, 1, 10 and 60 stay",
+			Reason: "24 buckets per operation and type of object, custom resources included; 0.025, 0.1, 1, 15 and 60 stay, which versions before 1.24 have too",
 			Saving: "18 of 24 buckets per operation, type and API server",
-			Since:  "1.23",
+			Since:  "1.19",
 		}.thinning(Thinning{
 			Histograms: []string{"etcd_request_duration_seconds"},
-			Drop:       []float64{0.005, 0.05, 0.2, 0.4, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 15, 20, 30, 45},
+			Drop:       []float64{0.005, 0.05, 0.2, 0.4, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45},
 			Bounds:     long,
 		}),
 		Rule{
-			ID:     "workqueue-bounds",
-			Reason: "bounds of 10 ns, 100 ns and 1 us for times in a queue: below 10 us quantiles are at most 10 us off, above they are exact",
-			Saving: "3 of 11 buckets per work queue and process",
+			ID:     "apiserver-flowcontrol-bounds",
+			Reason: "14 buckets per flow schema and priority level; 0, 0.005, 0.02, 0.1, 0.5, 1, 5, 15 and 30 stay",
+			Saving: "4 of 14 buckets per flow schema, priority level and API server",
+			Since:  "1.20",
 		}.thinning(Thinning{
-			Histograms: []string{"workqueue_queue_duration_seconds"},
-			Drop:       queueBounds[:3],
+			Histograms: []string{"apiserver_flowcontrol_request_wait_duration_seconds", "apiserver_flowcontrol_request_execution_seconds"},
+			Drop:       []float64{0.05, 0.2, 2, 10},
+			Bounds:     []float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30},
+		}),
+		Rule{
+			ID:     "workqueue-bounds",
+			Reason: "bounds from 10 ns to 100 us for times in a queue and at work: below 1 ms quantiles are at most 1 ms off, above they are exact",
+			Saving: "10 of 22 buckets per work queue and process",
+		}.thinning(Thinning{
+			Histograms: []string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
+			Drop:       queueBounds[:5],
 			Bounds:     queueBounds,
 		}),
 	}
@@ -98,20 +104,22 @@ func apiserverRecommended() []Rule {
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
 			Regex: "apiserver_" + oneOf(
-				"admission_\\w+", "audit_\\w+", "authentication_\\w+", "authorization_\\w+", "cache_list_\\w+", "cel_\\w+", "clusterip_\\w+",
-				"crd_\\w+", "delegated_\\w+", "egress_dialer_\\w+", "envelope_\\w+", "flowcontrol_\\w+", "init_events\\w*", "mutating_\\w+",
+				"admission_(controller|match|step)_\\w+", "audit_\\w+", "authentication_\\w+", "authorization_\\w+", "cache_list_\\w+", "cel_\\w+", "clusterip_\\w+",
+				"crd_\\w+", "delegated_\\w+", "egress_dialer_\\w+", "envelope_\\w+",
+				"flowcontrol_(demand|dispatch|next|nominal|priority|read|seat|target|watch|work)_\\w+", "flowcontrol_request_(concurrency|dispatch)_\\w+",
+				"init_events\\w*", "mutating_\\w+",
 				"request_body_\\w+", "request_filter_\\w+", "request_timestamp_\\w+", "request_post_\\w+", "request_aborts\\w*",
 				"response_sizes", "selfrequest\\w*", "storage_\\w+", "terminated_watchers\\w*", "tls_\\w+", "validating_\\w+",
 				"watch_\\w+", "webhooks_\\w+") + "_bucket",
-			Reason: "histograms of single stages of a request, priority levels, admission plugins and caches; nothing checked reads their buckets, _sum and _count stay",
+			Reason: "histograms of single stages of a request, seats, built-in admission plugins and caches; webhooks and the time that flow control takes stay, as do _sum and _count",
 			Saving: "about a tenth of an API server's series",
 		},
 		{
 			ID:           "apiserver-library-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
-			Regex: oneOf("apiextensions_\\w+", "apiextensions_apiserver_\\w+", "authentication_\\w+", "authorization_\\w+", "field_validation_\\w+",
-				"kubernetes_\\w+", "node_authorizer_\\w+", "pod_security_\\w+", "serviceaccount_\\w+") + "_bucket",
+			Regex: oneOf("apiextensions_\\w+", "apiextensions_apiserver_\\w+", "authentication_\\w+", "authorization_\\w+", "etcd_lease_object_counts",
+				"field_validation_\\w+", "kube_apiserver_\\w+", "kubernetes_\\w+", "node_authorizer_\\w+", "pod_security_\\w+", "serviceaccount_\\w+") + "_bucket",
 			Jobs:   kubernetesJobs(),
 			Reason: "histograms of the server library in every Kubernetes process; nothing checked reads their buckets, _sum and _count stay",
 			Saving: "60 to 200 per process",
@@ -121,7 +129,7 @@ func apiserverRecommended() []Rule {
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex: oneOf(
-				"apiserver_cache_list_(fetched|returned)_objects_total", "apiserver_init_events_total", "apiserver_resource_objects",
+				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_init_events_total", "apiserver_resource_objects",
 				"apiserver_resource_size_estimate_bytes", "apiserver_storage_events_received_total",
 				"apiserver_storage_list_(evaluated|fetched|returned)_objects_total", "apiserver_storage_list_total",
 				"apiserver_terminated_watchers_total",
@@ -131,13 +139,22 @@ func apiserverRecommended() []Rule {
 			Saving: "15 per type of object and API server",
 		},
 		{
+			ID:           "apiserver-flowcontrol-internals",
+			Class:        ClassUnused,
+			SourceLabels: []string{"__name__"},
+			Regex: "apiserver_" + oneOf("flowcontrol_(current_r|dispatch_r|latest_s|(next|next_discounted)_s_bounds)",
+				"flowcontrol_demand_seats_(average|high_watermark|smoothed|stdev)", "admission_step_admission_duration_seconds_summary(_count|_sum)?"),
+			Reason: "what fair queueing and the borrowing of seats reckon with, and a summary beside a histogram; nothing checked reads them, limits, queues, waits and rejections stay",
+			Saving: "9 per priority level and API server",
+		},
+		{
 			ID:           "workqueue-unread",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
-			Regex:        "workqueue_(work_duration_seconds_bucket|longest_running_processor_seconds|unfinished_work_seconds)",
+			Regex:        "workqueue_(longest_running_processor_seconds|unfinished_work_seconds)",
 			Jobs:         kubernetesJobs(),
-			Reason:       "per work queue; nothing checked reads them of Kubernetes' own controllers, the time in the queue and the depth stay, and operators keep theirs",
-			Saving:       "13 per work queue and process",
+			Reason:       "per work queue; nothing checked reads them of Kubernetes' own controllers, the times in the queue and at work and the depth stay, and operators keep theirs",
+			Saving:       "2 per work queue and process",
 		},
 		{
 			ID:           "rest-client-buckets",
@@ -165,17 +182,27 @@ func apiserverRecommended() []Rule {
 }
 
 func controlPlaneRecommended() []Rule {
+	extensionBounds := prometheus.ExponentialBuckets(0.0001, 2, 12)
 	return []Rule{
 		{
 			ID:           "scheduler-stage-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
-			Regex: "scheduler_" + oneOf("async_\\w+", "cache_\\w+", "event_handling_\\w+", "framework_extension_point_\\w+", "get_node_hint_\\w+",
+			Regex: "scheduler_" + oneOf("async_\\w+", "cache_\\w+", "event_handling_\\w+", "get_node_hint_\\w+",
 				"goroutines_\\w+", "inflight_\\w+", "permit_wait_\\w+", "plugin_\\w+", "pod_scheduled_after_flush_\\w+", "pod_scheduling_attempts",
 				"preemption_\\w+", "queue_\\w+", "queueing_hint_\\w+", "resourceclaim_\\w+", "store_schedule_\\w+") + "_bucket",
-			Reason: "histograms of single plugins, events and extension points; nothing checked reads them, the durations of attempts, of the algorithm and of pods stay",
-			Saving: "a third of a scheduler's series",
+			Reason: "histograms of single plugins and events; nothing checked reads them, the durations of attempts, of the algorithm, of extension points and of pods stay",
+			Saving: "a quarter of a scheduler's series",
 		},
+		Rule{
+			ID:     "scheduler-extension-bounds",
+			Reason: "13 buckets per extension point, status and profile; 0.0004, 0.0016, 0.0064, 0.0256, 0.1024 and 0.2048 stay",
+			Saving: "6 of 13 buckets per extension point and scheduler",
+		}.thinning(Thinning{
+			Histograms: []string{"scheduler_framework_extension_point_duration_seconds"},
+			Drop:       []float64{extensionBounds[0], extensionBounds[1], extensionBounds[3], extensionBounds[5], extensionBounds[7], extensionBounds[9]},
+			Bounds:     extensionBounds,
+		}),
 		{
 			ID:           "controller-buckets",
 			Class:        ClassBucket,
@@ -198,44 +225,15 @@ func controlPlaneRecommended() []Rule {
 			Reason: "debugging and maintenance histograms; nothing checked reads them, WAL fsync, backend commit and peer round trip stay with all bounds",
 			Saving: "a quarter of an etcd's series",
 		},
-		{
-			ID:           "etcd-grpc-messages",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
-			Regex:        "grpc_server_msg_(received|sent)_total",
-			Jobs:         etcdJobs(),
-			Reason:       "messages per gRPC method; nothing checked reads them, calls started and handled stay",
-			Saving:       "two per gRPC method and member",
-		},
 	}
-}
-
-// notContainer is a regex of the paths of cgroups that hold no container
-// directly: the kubelet's and systemd's own, and those of pods, under cgroupfs
-// and systemd, also where the kubelet runs in a container itself. A container is
-// one element below. The root cgroup, "/", is none of them.
-func notContainer() string {
-	const (
-		quality = "(besteffort|burstable)"
-		above   = "(/[^/;]+)*"
-	)
-	return oneOf(
-		above+"/kubepods(/"+quality+")?(/pod[0-9a-f-]+)?",
-		above+`/(kubelet-)?kubepods\.slice(/(kubelet-)?kubepods-`+quality+`\.slice)?(/(kubelet-)?kubepods(-`+quality+`)?-pod[0-9a-f_]+\.slice)?`,
-		`/system\.slice(/[^/;]+\.(mount|service|slice|socket|swap))*`,
-	)
 }
 
 // cadvisorUnread are names of cAdvisor that nothing checked reads, beside those of
-// minimal. container_last_seen, container_fs_limit_bytes, container_fs_inodes_* and
-// container_spec_memory_limit_bytes are none: alerts and dashboards that many have
-// copied read them, one of them behind absent().
+// minimal. Counts of processes, threads and sockets, page faults, failed
+// allocations, peaks and limits of memory and of file systems are none of them:
+// they are in no mixin, but in many dashboards and alerts that people have copied.
 func cadvisorUnread() []string {
-	return []string{
-		"blkio_device_usage_total", "fs_(read|write)_seconds_total",
-		"memory_(failcnt|failures_total|kernel_usage|max_usage_bytes|total_(active|inactive)_file_bytes)",
-		"processes", "sockets", "spec_memory_(reservation_limit|swap_limit)_bytes", "threads", "ulimits_soft",
-	}
+	return []string{"blkio_device_usage_total", "memory_(kernel_usage|total_(active|inactive)_file_bytes)", "spec_memory_swap_limit_bytes", "ulimits_soft"}
 }
 
 func kubeletRecommended() []Rule {
@@ -246,45 +244,31 @@ func kubeletRecommended() []Rule {
 			SourceLabels: []string{"__name__"},
 			Regex:        "container_" + oneOf(cadvisorUnread()...),
 			Jobs:         kubeletCadvisorJobs(),
-			Reason:       "per container and cgroup; nothing checked reads them, memory in use, CPU, throttling, network and file system use stay",
-			Saving:       "15 per container and per cgroup",
+			Reason:       "per container and cgroup; nothing checked reads them, what containers use, wait for and may use stays",
+			Saving:       "6 per container and per cgroup",
 		},
 		{
-			// The same and those of minimal in whatever job: a cgroup below
-			// kubepods is Kubernetes' own, also to a stand-alone cAdvisor.
+			// The same and most of minimal's in whatever job: a cgroup below
+			// kubepods is Kubernetes' own, also to a stand-alone cAdvisor. Not the
+			// system and user CPU time, which dashboards of that one read.
 			ID:           "cadvisor-unread-in-pods",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__", "id"},
-			Regex: "container_" + oneOf(append(cadvisorUnread(), "tasks_state", "cpu_load_(average|d_average)_10s", "cpu_(system|user)_seconds_total",
+			Regex: "container_" + oneOf(append(cadvisorUnread(), "tasks_state", "cpu_load_(average|d_average)_10s",
 				"fs_io_time_weighted_seconds_total", "fs_(reads|writes)_merged_total", "fs_sector_(reads|writes)_total", "memory_mapped_file",
 				"threads_max")...) + ";.*kubepods.*",
 			Reason: "per container and cgroup of pods, for jobs by another name; nothing checked reads them",
-			Saving: "25 per container and per cgroup of pods",
-		},
-		{
-			// Told by the path first, so that containers stay where the runtime
-			// gives the kubelet no labels. Not container_oom_events_total and
-			// container_cpu_cfs_periods_total, which are read of all cgroups.
-			ID:           "cadvisor-cgroups-above-containers",
-			Class:        ClassDisjoint,
-			SourceLabels: []string{"__name__", "id", "container", "image"},
-			Regex: "container_" + oneOf("cpu_usage_seconds_total", "cpu_cfs_throttled_(periods|seconds)_total", "fs_(reads|writes)(_bytes)?_total",
-				"memory_(cache|rss|swap|usage_bytes|working_set_bytes)", "pressure_(cpu|io|memory)_(stalled|waiting)_seconds_total",
-				"file_descriptors", "spec_cpu_(period|quota|shares)", "start_time_seconds", "threads_max") +
-				";" + notContainer() + ";;",
-			Reason:   `pods, QoS classes and system services counted beside their containers; every selector that was checked has container!="" or image!=""`,
-			Saving:   "15 to 25 per pod and system service",
-			Requires: `container_cpu_usage_seconds_total{container!=""}`,
+			Saving: "18 per container and per cgroup of pods",
 		},
 		{
 			ID:           "kubelet-unread-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
 			Regex: oneOf(
-				"kubelet_(admission|containers|device_plugin|eviction|evented|http|image|imagemanager|memory_manager|pod_resources|pod_status|pod_start_sli|pod_start_total|pod_worker_start|run_podsandbox|topology_manager|volume_metric)_\\w+",
-				"csi_operations_seconds", "plugin_manager_\\w+", "prober_probe_duration_seconds", "volume_manager_\\w+", "dra_\\w+") + "_bucket",
+				"kubelet_(admission|containers|device_plugin|eviction|evented|http|image|imagemanager|memory_manager|pod_resources|pod_status|pod_worker_start|run_podsandbox|topology_manager|volume_metric)_\\w+",
+				"plugin_manager_\\w+", "prober_probe_duration_seconds", "volume_manager_\\w+", "dra_\\w+") + "_bucket",
 			Jobs:   kubernetesJobs(),
-			Reason: "histograms per path, image size, driver and probe in every kubelet; nothing checked reads them, pod start, pod worker, PLEG, cgroup and runtime durations stay",
+			Reason: "histograms per path, image size and probe in every kubelet; nothing checked reads them, pod start, pod worker, PLEG, cgroup, runtime and volume durations stay",
 			Saving: "500 to 1500 per node",
 		},
 	}
@@ -296,21 +280,22 @@ func exporterRecommended() []Rule {
 			ID:           "ksm-pod-details",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
-			Regex: "kube_pod_" + oneOf("annotations", "ips", "nodeselectors", "overhead_\\w+", "runtimeclass_name_info", "scheduler", "service_account",
-				"spec_volumes_persistentvolumeclaims_readonly", "status_(container_ready|initialized|ready|scheduled|unscheduled)_time"),
+			// Not annotations, which an exporter gives only to those who ask for
+			// them, nor the times of a pod's conditions, which benchmarks read.
+			Regex:  "kube_pod_" + oneOf("ips", "nodeselectors", "overhead_\\w+", "scheduler", "service_account", "spec_volumes_persistentvolumeclaims_readonly"),
 			Reason: "one or more constant series for every pod of the cluster; nothing checked reads them",
-			Saving: "9 per pod",
+			Saving: "3 per pod",
 		},
 		{
 			ID:           "ksm-bookkeeping",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
+			// Not times of creation: they are counted to count objects.
 			Regex: "kube_" + oneOf(
-				"(configmap|cronjob|endpoint|endpointslice|ingress|job|lease|networkpolicy|replicaset|secret|service)_(annotations|created)",
-				"(cronjob|endpoint|endpointslice|ingress|networkpolicy)_metadata_resource_version",
-				"endpointslice_(endpoints|endpoints_hints|ports)"),
-			Reason: "times of creation, annotations and versions of objects, addresses of endpoint slices; nothing checked reads them",
-			Saving: "2 to 4 per object, one per address and port of a service",
+				"(cronjob|endpoint|endpointslice|ingress|lease|networkpolicy|replicaset)_metadata_resource_version",
+				"endpointslice_(endpoints_hints|ports)"),
+			Reason: "versions of objects, hints and ports of endpoint slices; nothing checked reads them",
+			Saving: "one per object, one per port and zone of a service",
 		},
 	}
 }

@@ -6,9 +6,11 @@ package rulecheck
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/relabel"
@@ -40,7 +42,10 @@ func builtIn(t *testing.T, name string) relabel.Profile {
 // thinnedByRecommended are the histograms that are read and lose bounds.
 var thinnedByRecommended = []string{
 	"apiserver_request_sli_duration_seconds_bucket", "apiserver_request_slo_duration_seconds_bucket",
-	"apiserver_request_duration_seconds_bucket", "workqueue_queue_duration_seconds_bucket",
+	"apiserver_request_duration_seconds_bucket", "etcd_request_duration_seconds_bucket",
+	"apiserver_flowcontrol_request_wait_duration_seconds_bucket", "apiserver_flowcontrol_request_execution_seconds_bucket",
+	"workqueue_queue_duration_seconds_bucket", "workqueue_work_duration_seconds_bucket",
+	"scheduler_framework_extension_point_duration_seconds_bucket",
 }
 
 func isThinned(selector string) bool {
@@ -53,10 +58,25 @@ func isThinned(selector string) bool {
 }
 
 func TestRecommendedIsInvisibleToTheCoreSetButForBounds(t *testing.T) {
+	requireInvisibleButForBounds(t, "core_selectors.txt")
+}
+
+func TestRecommendedIsInvisibleToWhatIsPublishedButForBounds(t *testing.T) {
+	requireInvisibleButForBounds(t, "published_selectors.txt")
+}
+
+func TestRecommendedIsInvisibleToNamesThatFurtherBoardsReadButForBounds(t *testing.T) {
+	requireInvisibleButForBounds(t, "wider_names.txt")
+}
+
+// requireInvisibleButForBounds fails if minimal is visible to any of the selectors in
+// a file of facts, or recommended by more than the bounds that it takes.
+func requireInvisibleButForBounds(t *testing.T, facts string) {
+	t.Helper()
 	for _, profile := range []string{relabel.ProfileMinimal, relabel.ProfileRecommended} {
 		p := builtIn(t, profile)
 		var exprs []source.Expression
-		for _, line := range factLines(t, "core_selectors.txt") {
+		for _, line := range factLines(t, facts) {
 			exprs = append(exprs, expression(t, source.KindPanel, line))
 		}
 		thinned := 0
@@ -69,25 +89,6 @@ func TestRecommendedIsInvisibleToTheCoreSetButForBounds(t *testing.T) {
 			require.Equal(t, want, r.Verdict, "%s: %s: %+v", profile, r.Expression.Text, r.Findings)
 		}
 		require.Equal(t, profile == relabel.ProfileRecommended, thinned > 0)
-	}
-}
-
-// What further boards read is known by name only, so a rule that tells cgroups of
-// one name apart may touch it.
-func TestRecommendedLeavesNamesThatFurtherBoardsRead(t *testing.T) {
-	p := builtIn(t, relabel.ProfileRecommended)
-	var exprs []source.Expression
-	for _, name := range factLines(t, "wider_names.txt") {
-		exprs = append(exprs, expression(t, source.KindPanel, name))
-	}
-	for _, r := range check(t, p, exprs...) {
-		for _, f := range r.Findings {
-			if f.Verdict == Thinned && isThinned(r.Expression.Text) {
-				continue
-			}
-			require.Equal(t, "cadvisor-cgroups-above-containers", f.Rule, "%s: %s", r.Expression.Text, f.Why)
-			require.Equal(t, Changed, f.Verdict, r.Expression.Text)
-		}
 	}
 }
 
@@ -105,20 +106,26 @@ func TestRecommendedKeepsTheBoundsThatAreRead(t *testing.T) {
 	c, err := New(builtIn(t, relabel.ProfileRecommended), nil)
 	require.NoError(t, err)
 	for histogram, bounds := range map[string][]float64{
-		"apiserver_request_sli_duration_seconds":          {1, 5, 30, 60},
-		"apiserver_request_duration_seconds":              {0.1, 1, 5, 30, 60},
-		"apiserver_client_certificate_expiration_seconds": {86400, 604800, 31104000},
-		"etcd_disk_wal_fsync_duration_seconds":            {0.256, 0.512, 1.024, 8.192},
-		"etcd_disk_backend_commit_duration_seconds":       {0.128, 0.256, 8.192},
-		"etcd_network_peer_round_trip_time_seconds":       {0.1024, 0.2048},
-		"grpc_server_handling_seconds":                    {0.1, 0.25},
-		"coredns_dns_request_duration_seconds":            {4.096, 8.192},
-		"coredns_forward_request_duration_seconds":        {4.096, 8.192},
-		"kubelet_pleg_relist_duration_seconds":            {10},
-		"kubelet_pod_worker_duration_seconds":             {60},
-		"scheduler_scheduling_attempt_duration_seconds":   {0.001},
-		"rest_client_request_duration_seconds":            {0.25, 2, 60},
-		"storage_operation_duration_seconds":              {600},
+		"apiserver_request_sli_duration_seconds":                 {1, 5, 30, 60},
+		"apiserver_request_duration_seconds":                     {0.1, 1, 5, 30, 60},
+		"apiserver_flowcontrol_request_wait_duration_seconds":    {0.5, 1, 5, 30},
+		"apiserver_admission_webhook_admission_duration_seconds": {0.1, 0.5, 1, 2.5, 10, 25},
+		"workqueue_work_duration_seconds":                        {0.1, 1, 10},
+		"kubelet_pod_start_sli_duration_seconds":                 {1, 5, 60, 3600},
+		"csi_operations_seconds":                                 {10, 600},
+		"scheduler_framework_extension_point_duration_seconds":   {0.1024, 0.2048},
+		"apiserver_client_certificate_expiration_seconds":        {86400, 604800, 31104000},
+		"etcd_disk_wal_fsync_duration_seconds":                   {0.256, 0.512, 1.024, 8.192},
+		"etcd_disk_backend_commit_duration_seconds":              {0.128, 0.256, 8.192},
+		"etcd_network_peer_round_trip_time_seconds":              {0.1024, 0.2048},
+		"grpc_server_handling_seconds":                           {0.1, 0.25},
+		"coredns_dns_request_duration_seconds":                   {4.096, 8.192},
+		"coredns_forward_request_duration_seconds":               {4.096, 8.192},
+		"kubelet_pleg_relist_duration_seconds":                   {10},
+		"kubelet_pod_worker_duration_seconds":                    {60},
+		"scheduler_scheduling_attempt_duration_seconds":          {0.001},
+		"rest_client_request_duration_seconds":                   {0.25, 2, 60},
+		"storage_operation_duration_seconds":                     {600},
 	} {
 		for _, b := range bounds {
 			require.False(t, c.dropsBound(histogram, b), "%s le=%g", histogram, b)
@@ -131,16 +138,128 @@ func TestRecommendedKeepsTheBoundsThatAreRead(t *testing.T) {
 	}
 }
 
-func TestNoThinnedBucketOfRecommendedThatIsReadSpansMoreThanAFactorOfThree(t *testing.T) {
+// promised is how far docs/drop-rules.md says that quantiles of a thinned histogram
+// move at most.
+var promised = map[string]Bound{
+	"apiserver_request_sli_duration_seconds":               {Relative: 3},
+	"apiserver_request_slo_duration_seconds":               {Relative: 3},
+	"apiserver_request_duration_seconds":                   {Relative: 5, Low: 0.025},
+	"etcd_request_duration_seconds":                        {Relative: 14, Low: 0.025},
+	"apiserver_flowcontrol_request_wait_duration_seconds":  {Relative: 4},
+	"apiserver_flowcontrol_request_execution_seconds":      {Relative: 4},
+	"workqueue_queue_duration_seconds":                     {Low: 0.001},
+	"workqueue_work_duration_seconds":                      {Low: 0.001},
+	"scheduler_framework_extension_point_duration_seconds": {Relative: 3, Low: 0.0004},
+}
+
+func TestEachThinnedHistogramKeepsItsPromise(t *testing.T) {
+	const rounding = 1e-9
+	seen := map[string]bool{}
 	for _, r := range builtIn(t, relabel.ProfileRecommended).Rules {
-		if r.Thinning == nil || r.ID == "apiserver-etcd-bounds" {
+		if r.Thinning == nil {
 			continue
 		}
 		merged, ok := merge(r.Thinning.Bounds, func(b float64) bool { return slices.Contains(r.Thinning.Drop, b) })
 		require.True(t, ok, r.ID)
-		bound := boundOf(merged)
-		require.LessOrEqual(t, bound.Relative, 2.0, r.ID)
-		require.LessOrEqual(t, bound.Low, 1e-5, r.ID)
+		for _, h := range r.Thinning.Histograms {
+			want, ok := promised[h]
+			require.True(t, ok, "nothing is promised for %s", h)
+			got := boundOf(merged)
+			require.InDelta(t, want.Relative, got.Relative, rounding, h)
+			require.InDelta(t, want.Low, got.Low, rounding, h)
+			seen[h] = true
+		}
+	}
+	require.Len(t, seen, len(promised))
+}
+
+// layoutsOfVersions are the finite bounds that Kubernetes versions gave the
+// histograms that recommended thins: facts, in the order of the versions.
+var layoutsOfVersions = []struct {
+	versions   string
+	histograms []string
+	bounds     []float64
+}{
+	// These begin at 0.05, which goes: of versions before those that the rule is
+	// for, quantiles below 0.1 are at most 0.1 off.
+	{
+		"1.19 to 1.22", []string{"apiserver_request_duration_seconds"},
+		[]float64{
+			0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5,
+			5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
+		},
+	},
+	{
+		"1.23 to 1.35", []string{"apiserver_request_duration_seconds"},
+		[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+	},
+	{
+		"1.23 to 1.35", []string{"apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds"},
+		[]float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+	},
+	{
+		"to 1.23", []string{"etcd_request_duration_seconds"},
+		[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 15, 30, 60},
+	},
+	{
+		"1.24 to 1.35", []string{"etcd_request_duration_seconds"},
+		[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+	},
+	{
+		"1.20 to 1.35", []string{"apiserver_flowcontrol_request_wait_duration_seconds", "apiserver_flowcontrol_request_execution_seconds"},
+		[]float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30},
+	},
+	{
+		"all", []string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
+		[]float64{1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10},
+	},
+	{
+		"all", []string{"scheduler_framework_extension_point_duration_seconds"},
+		[]float64{0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048},
+	},
+}
+
+// A rule names bounds by value. Of a layout with other ones beside them, or without
+// some, no more may go than what keeps the promise, and the largest must stay.
+func TestThePromisesHoldForTheBoundsOfEveryVersion(t *testing.T) {
+	c, err := New(builtIn(t, relabel.ProfileRecommended), nil)
+	require.NoError(t, err)
+	const rounding = 1 + 1e-9
+	seen := map[string]bool{}
+	for _, l := range layoutsOfVersions {
+		for _, h := range l.histograms {
+			merged, ok := merge(l.bounds, func(b float64) bool { return c.dropsBound(h, b) })
+			require.True(t, ok, "%s of %s: the largest bound goes", h, l.versions)
+			require.NotEmpty(t, merged, "%s of %s: nothing goes", h, l.versions)
+			got := boundOf(merged)
+			require.LessOrEqual(t, got.Relative, promised[h].Relative*rounding, "%s of %s", h, l.versions)
+			low := max(promised[h].Low, l.bounds[0])
+			if l.versions == "1.19 to 1.22" {
+				low = 0.1
+			}
+			require.LessOrEqual(t, got.Low, low*rounding, "%s of %s", h, l.versions)
+			seen[h] = true
+		}
+	}
+	require.Len(t, seen, len(promised))
+}
+
+// Prometheus 2 stores a bound as the exporter writes it, Prometheus 3 as a float:
+// both must lose the same ones.
+func TestBothSpellingsOfABoundGoTogetherInEveryVersion(t *testing.T) {
+	d, err := relabel.Compile(builtIn(t, relabel.ProfileRecommended))
+	require.NoError(t, err)
+	for _, l := range layoutsOfVersions {
+		for _, h := range l.histograms {
+			for _, b := range l.bounds {
+				short, long := strconv.FormatFloat(b, 'g', -1, 64), labels.FormatOpenMetricsFloat(b)
+				_, dropsShort := d.Drop(labels.FromStrings("__name__", h+"_bucket", "le", short))
+				_, dropsLong := d.Drop(labels.FromStrings("__name__", h+"_bucket", "le", long))
+				require.Equal(t, dropsShort, dropsLong, "%s le=%s and le=%s", h, short, long)
+			}
+			_, dropsAll := d.Drop(labels.FromStrings("__name__", h+"_bucket", "le", "+Inf"))
+			require.False(t, dropsAll, h)
+		}
 	}
 }
 
