@@ -193,8 +193,10 @@ func (w *walker) call(e *parser.Call) effect {
 	switch e.Func.Name {
 	case "absent", "absent_over_time":
 		return absent(in)
-	case "histogram_quantile", "histogram_quantiles":
-		return w.quantile(in)
+	case "histogram_quantile":
+		return w.quantile(in, e.Args[:1])
+	case "histogram_quantiles":
+		return w.quantile(in, e.Args[2:])
 	case "histogram_fraction":
 		return in.moved("histogram_fraction reads between bounds, and " + in.why)
 	case "scalar":
@@ -285,9 +287,19 @@ func absent(in effect) effect {
 }
 
 // quantile turns missing buckets into quantiles that are close.
-func (w *walker) quantile(in effect) effect {
+func (w *walker) quantile(in effect, quantiles parser.Expressions) effect {
 	if in.thin == nil || in.changes() {
 		return in.moved("an input of histogram_quantile is off: " + in.why)
+	}
+	for _, q := range quantiles {
+		// The quantile 0 is 0 if there is anything in the lowest bucket, and else
+		// NaN.
+		switch v, ok := number(q); {
+		case !ok:
+			return effect{undecided: "it is not known which quantile is asked for; 0 may become another value", why: in.why, example: in.example, via: in.via}
+		case v == 0:
+			return in.moved(in.why + "; the quantile 0 depends on whether there is anything below the lowest bound")
+		}
 	}
 	var merged []interval
 	if in.thin.partial {
@@ -317,6 +329,32 @@ func (w *walker) quantile(in effect) effect {
 	in.thin = nil
 	in.near = &near{bound: boundOf(merged), merged: merged, plain: true, signs: signs}
 	return in
+}
+
+// number returns the value of what is reckoned from numbers that are written down.
+func number(e parser.Expr) (float64, bool) {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return number(e.Expr)
+	case *parser.StepInvariantExpr:
+		return number(e.Expr)
+	case *parser.BinaryExpr:
+		l, okL := number(e.LHS)
+		r, okR := number(e.RHS)
+		ok := okL && okR
+		switch e.Op {
+		case parser.ADD:
+			return l + r, ok
+		case parser.SUB:
+			return l - r, ok
+		case parser.MUL:
+			return l * r, ok
+		case parser.DIV:
+			return l / r, ok
+		}
+		return 0, false
+	}
+	return constant(e)
 }
 
 func (w *walker) aggregate(e *parser.AggregateExpr) effect {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,15 +128,65 @@ func field(n *yaml.Node, keys ...string) *yaml.Node {
 			return nil
 		}
 		var value *yaml.Node
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				value = n.Content[i+1]
+		for k, v := range entries(n) {
+			if k == key {
+				value = v
 			}
 		}
 		n = value
 	}
 	return resolve(n)
 }
+
+// entries yields the keys and values of a mapping, then those that it takes from the
+// mappings under merge keys, <<, and does not have itself. Of several, the first
+// that has a key counts, as when YAML is decoded.
+func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		taken, seen := map[string]bool{}, map[*yaml.Node]bool{}
+		var visit func(n *yaml.Node) bool
+		visit = func(n *yaml.Node) bool {
+			n = resolve(n)
+			// A mapping may be merged into itself, or over and over.
+			if n == nil || seen[n] {
+				return true
+			}
+			seen[n] = true
+			var own []string
+			var merged []*yaml.Node
+			for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+				key, value := n.Content[i], n.Content[i+1]
+				if key.ShortTag() == mergeTag {
+					merged = append(merged, value)
+					continue
+				}
+				if taken[key.Value] {
+					continue
+				}
+				own = append(own, key.Value)
+				if !yield(key.Value, resolve(value)) {
+					return false
+				}
+			}
+			for _, key := range own {
+				taken[key] = true
+			}
+			if n.Kind == yaml.SequenceNode {
+				merged = n.Content
+			}
+			for _, m := range merged {
+				if !visit(m) {
+					return false
+				}
+			}
+			return true
+		}
+		visit(n)
+	}
+}
+
+// mergeTag is the tag of the key <<.
+const mergeTag = "!!merge"
 
 func resolve(n *yaml.Node) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
@@ -172,7 +223,7 @@ func pairs(n *yaml.Node, yield func(key string, value *yaml.Node), keys ...strin
 	if n == nil || n.Kind != yaml.MappingNode {
 		return
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		yield(n.Content[i].Value, resolve(n.Content[i+1]))
+	for key, value := range entries(n) {
+		yield(key, value)
 	}
 }
