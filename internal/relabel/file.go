@@ -126,9 +126,38 @@ func (f *profileFile) inherited() ([]Rule, error) {
 	return base.Rules, errors.Join(errs...)
 }
 
+// maxRuleNodes is far beyond what a rule has, in YAML nodes, aliases followed.
+const maxRuleNodes = 10_000
+
+// withoutAliases returns the node with copies in the place of aliases, so that it
+// can be read by itself. left is how many nodes it may have.
+func withoutAliases(node *yaml.Node, left *int) (*yaml.Node, error) {
+	if *left--; *left < 0 {
+		return nil, errors.New("too large, with what its aliases stand for")
+	}
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	out := *node
+	out.Anchor, out.Content = "", make([]*yaml.Node, 0, len(node.Content))
+	for _, c := range node.Content {
+		c, err := withoutAliases(c, left)
+		if err != nil {
+			return nil, err
+		}
+		out.Content = append(out.Content, c)
+	}
+	return &out, nil
+}
+
 func parseRule(node *yaml.Node) (Rule, error) {
 	var f ruleFile
-	text, err := yaml.Marshal(node)
+	left := maxRuleNodes
+	alone, err := withoutAliases(node, &left)
+	if err != nil {
+		return Rule{}, err
+	}
+	text, err := yaml.Marshal(alone)
 	if err != nil {
 		return Rule{}, err
 	}

@@ -129,3 +129,32 @@ func FuzzProfileFile(f *testing.F) {
 		}
 	})
 }
+
+func TestRulesMayShareWhatTheySayByAliases(t *testing.T) {
+	p, err := ParseProfile("ours.yaml", []byte(`
+name: ours
+rules:
+  - &first
+    id: first
+    class: unused
+    source_labels: &labels [__name__, job]
+    regex: a;b
+    reason: nobody reads them
+  - <<: *first
+    id: second
+    regex: c;d
+  - {id: third, class: unused, source_labels: *labels, regex: e;f, reason: nor them}
+`))
+	require.NoError(t, err)
+	require.Len(t, p.Rules, 3)
+	for i, want := range []string{"a;b", "c;d", "e;f"} {
+		require.Equal(t, want, p.Rules[i].Regex)
+		require.Equal(t, []string{"__name__", "job"}, p.Rules[i].SourceLabels)
+	}
+	require.Equal(t, "nobody reads them", p.Rules[1].Reason)
+}
+
+func TestARuleThatContainsItselfIsAnError(t *testing.T) {
+	_, err := ParseProfile("ours.yaml", []byte("name: ours\nrules:\n  - &r\n    id: r\n    jobs: [*r, *r]\n"))
+	require.ErrorContains(t, err, "ours.yaml: line 3, rule 1 (): ")
+}

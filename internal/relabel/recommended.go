@@ -129,7 +129,7 @@ func apiserverRecommended() []Rule {
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex: oneOf(
-				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_init_events_total", "apiserver_resource_objects",
+				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_init_events_total",
 				"apiserver_resource_size_estimate_bytes", "apiserver_storage_events_received_total",
 				"apiserver_storage_list_(evaluated|fetched|returned)_objects_total", "apiserver_storage_list_total",
 				"apiserver_terminated_watchers_total",
