@@ -218,9 +218,10 @@ func seriesOfReplaced() []labels.Labels {
 
 func TestEveryFormatDropsTheSameSeries(t *testing.T) {
 	all := readers()
-	require.Len(t, all, len(Formats()))
+	require.Len(t, all, len(dialects()))
 	synthetic := syntheticSeries(t, 3_000)
-	for _, format := range Formats() {
+	for _, dialect := range dialects() {
+		format := dialect.format
 		for _, p := range append(Profiles(), awkward(), replaced()) {
 			t.Run(format+" of "+p.Name, func(t *testing.T) {
 				var b bytes.Buffer
@@ -241,7 +242,8 @@ func TestEveryFormatDropsTheSameSeries(t *testing.T) {
 func TestEveryFormatIsTheReviewedText(t *testing.T) {
 	p := replaced()
 	p.Rules = append(p.Rules, mustProfile(t, ProfileMinimal).Rules[2:4]...)
-	for _, format := range Formats() {
+	for _, dialect := range dialects() {
+		format := dialect.format
 		golden := "testdata/format_" + format + ".txt"
 		var b bytes.Buffer
 		require.NoError(t, Render(&b, p, format))

@@ -21,6 +21,9 @@ func Formats() []string {
 	for _, d := range dialects() {
 		names = append(names, d.format)
 	}
+	for _, e := range exporters() {
+		names = append(names, e.format)
+	}
 	return names
 }
 
@@ -30,14 +33,19 @@ func Formats() []string {
 // profile that is not valid or that the format cannot express, or w's; what is
 // found wrong with format or profile is found before anything is written.
 func Render(w io.Writer, p Profile, format string) error {
-	all := dialects()
-	i := slices.IndexFunc(all, func(d dialect) bool { return d.format == format })
-	if i < 0 {
+	if !slices.Contains(Formats(), format) {
 		return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(Formats(), ", "))
 	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	for _, e := range exporters() {
+		if e.format == format {
+			return renderExporter(w, e, p)
+		}
+	}
+	all := dialects()
+	i := slices.IndexFunc(all, func(d dialect) bool { return d.format == format })
 	d := all[i]
 	rules, err := d.spellRules(p)
 	if err != nil {
