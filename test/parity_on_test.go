@@ -22,6 +22,7 @@ func onBuild() build {
 		`INFO "WAL segment loaded"`:                                  true,
 		`INFO "WAL checkpoint loaded"`:                               true,
 		`INFO "Memory budget for reads"`:                             true,
+		`INFO "Default drop rules"`:                                  true,
 		`INFO "WAL replay uses all processors"`:                      true,
 		`INFO "WAL replay uses fewer processors"`:                    true,
 		`INFO "WAL replay has ended, all processors are used again"`: true,
@@ -85,6 +86,13 @@ var onExceptions = []exception{
 		},
 		meant: func(a reply) bool {
 			return strings.HasSuffix(a.status, " 503 Service Unavailable") && strings.Contains(a.body, `"errorType":"unavailable"`)
+		},
+	},
+	{
+		why: "targets show their drop rules among the labels before relabelling",
+		of:  path(api + "/targets"),
+		hide: func(body string) string {
+			return strings.ReplaceAll(body, `"__promguard_drop_rules__":"recommended",`, "")
 		},
 	},
 	{

@@ -42,7 +42,7 @@ func AddFlags(a *kingpin.Application) *Flags {
 	a.Flag("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream. Server mode only.").
 		Default(replayParallel).EnumVar(&f.replayPath, replayParallel, replayUpstream)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off.").
-		Default(relabel.ProfileMinimal).StringVar(&f.dropRulesFlag)
+		Default(relabel.ProfileRecommended).StringVar(&f.dropRulesFlag)
 	return f
 }
 
