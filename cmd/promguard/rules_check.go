@@ -34,10 +34,11 @@ func exitCode(stderr io.Writer, err error) int {
 }
 
 // usageCode returns the status to exit with for a command line that is not
-// understood. Of rules check, 1 would say that something breaks.
+// understood. Of rules check, 1 would say that something breaks, and its siblings
+// never exit with it.
 func usageCode(args []string, otherwise int) int {
 	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
-	if len(words) >= 2 && words[0] == "rules" && words[1] == "check" {
+	if len(words) >= 2 && words[0] == "rules" && slices.Contains([]string{"check", "estimate", "suggest"}, words[1]) {
 		return 2
 	}
 	return otherwise

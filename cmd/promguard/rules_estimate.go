@@ -1,0 +1,145 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rulecheck/replay"
+	"github.com/promguard/promguard/internal/ruleestimate"
+)
+
+// inventoryFlags say whose series are counted: exactly one of them is given.
+type inventoryFlags struct {
+	exposition []string
+	directory  string
+	server     inventory.Server
+}
+
+func (f *inventoryFlags) declare(cmd *kingpin.CmdClause) {
+	cmd.Flag("prometheus", "Count the series of this server, by instant queries one after the other.").
+		PlaceHolder("URL").StringVar(&f.server.URL)
+	cmd.Flag("exposition", "Count the series of this scrape, a file in Prometheus's text format followed by the "+
+		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
+	cmd.Flag("tsdb", "Count the series of the data directory of a Prometheus that does not run, or of a snapshot. Nothing is written.").
+		PlaceHolder("DIR").StringVar(&f.directory)
+	cmd.Flag("max-queries", "Requests that are made to --prometheus at most.").Default("500").IntVar(&f.server.MaxQueries)
+	cmd.Flag("max-time", "How long --prometheus is asked at most, pauses included.").Default("10m").DurationVar(&f.server.Total)
+	cmd.Flag("query-timeout", "How long one request to --prometheus may take.").Default("10s").DurationVar(&f.server.Timeout)
+	cmd.Flag("max-series", "Series that one query to --prometheus may read; larger metrics are counted on a sample of targets.").
+		Default("100000").IntVar(&f.server.MaxSeries)
+}
+
+func (f *inventoryFlags) validate() error {
+	given := 0
+	for _, is := range []bool{f.server.URL != "", len(f.exposition) > 0, f.directory != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return errors.New("give exactly one of --prometheus, --exposition and --tsdb")
+	}
+	if f.server.MaxSeries < 1 || f.server.MaxQueries < 1 || f.server.Timeout <= 0 || f.server.Total <= 0 {
+		return errors.New("--max-series, --max-queries, --max-time and --query-timeout must be above 0")
+	}
+	return nil
+}
+
+// rulesEstimate are the flags of rules estimate.
+type rulesEstimate struct {
+	inventoryFlags
+
+	profile, file *string
+	interval      time.Duration
+	format        string
+}
+
+func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
+	cmd := rules.Command("estimate", "Say what drop rules save, by rule: series, samples, memory, bytes on disk. "+
+		"Exit 0: all rules were counted; 2: some could not be.")
+	var f rulesEstimate
+	f.profile, f.file = profileFlags(cmd)
+	f.declare(cmd)
+	cmd.Flag("scrape-interval", "How often jobs are scraped of which that cannot be found out.").Default("30s").DurationVar(&f.interval)
+	cmd.Flag("format", "Form of the estimate, one of "+strings.Join(ruleestimate.Formats(), ", ")+".").Default(ruleestimate.FormatText).StringVar(&f.format)
+	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
+}
+
+func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
+	e, err := f.estimate(context.Background())
+	if err == nil {
+		err = e.Write(stdout, f.format)
+	}
+	if err != nil {
+		fail(stderr, err)
+		return exitStatus(2)
+	}
+	if code := e.ExitCode(); code != 0 {
+		return exitStatus(code)
+	}
+	return nil
+}
+
+func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, error) {
+	if !slices.Contains(ruleestimate.Formats(), f.format) {
+		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(ruleestimate.Formats(), ", "))
+	}
+	if f.interval <= 0 {
+		return nil, errors.New("--scrape-interval must be above 0")
+	}
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	p, err := loadProfile(*f.profile, *f.file)
+	if err != nil {
+		return nil, err
+	}
+	sizes, in := ruleestimate.ModelSizes(), ruleestimate.Intervals{Default: f.interval}
+	switch {
+	case f.server.URL != "":
+		return f.live(ctx, p, sizes)
+	case f.directory != "":
+		d, err := inventory.OpenDirectory(ctx, f.directory)
+		if err != nil {
+			return nil, err
+		}
+		counts, err := ruleestimate.Scan(ctx, p, d.Note, d)
+		if err != nil {
+			return nil, err
+		}
+		return ruleestimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
+	}
+	series, err := replay.ReadExpositions(f.exposition)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := ruleestimate.Scan(ctx, p, fmt.Sprintf("one scrape of %d targets", len(f.exposition)), inventory.Scrapes(series))
+	if err != nil {
+		return nil, err
+	}
+	counts.Notes = append(counts.Notes, fmt.Sprintf("The scrape interval is taken to be %s (--scrape-interval).", f.interval))
+	return ruleestimate.New(p, counts, in, sizes), nil
+}
+
+func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes ruleestimate.Sizes) (*ruleestimate.Estimate, error) {
+	counts, err := ruleestimate.Live(ctx, p, &f.server)
+	if err != nil {
+		return nil, err
+	}
+	in, notes := ruleestimate.LiveIntervals(ctx, &f.server, slices.Sorted(maps.Keys(counts.All)), f.interval)
+	counts.Notes = append(counts.Notes, notes...)
+	return ruleestimate.New(p, counts, in, ruleestimate.LiveSizes(ctx, &f.server, sizes)), nil
+}

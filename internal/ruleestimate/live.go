@@ -1,0 +1,423 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleestimate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/relabel"
+)
+
+// Live counts what the rules drop of a live server, within the server's budget:
+// metric names are split into small groups, and each is counted by one query.
+// Where a name has more series than one query may read, a sample of targets is
+// counted, or the rule is unknown. The error is that of an invalid profile, or of
+// a server that does not say which names it has.
+func Live(ctx context.Context, p relabel.Profile, s *inventory.Server) (Counts, error) {
+	l, err := newLive(p, s)
+	if err != nil {
+		return Counts{}, err
+	}
+	names, err := s.Names(ctx)
+	if err != nil {
+		return Counts{}, err
+	}
+	l.askHead(ctx)
+	l.askTotals(ctx)
+	batches, err := l.batches(names)
+	if err != nil {
+		return Counts{}, err
+	}
+	for _, b := range batches {
+		l.count(ctx, b)
+	}
+	l.counts.Notes = append(l.counts.Notes,
+		fmt.Sprintf("%d requests were made. Series that the server drops already are not there to be counted.", s.Asked()))
+	return l.counts, ctx.Err()
+}
+
+// live is one count of a server.
+type live struct {
+	server  *inventory.Server
+	dropper *relabel.Dropper
+	scopes  []scope
+	counts  Counts
+
+	head      inventory.Head
+	headKnown bool
+	samples   map[string]*targetSample
+}
+
+func newLive(p relabel.Profile, s *inventory.Server) (*live, error) {
+	dropper, err := relabel.Compile(p)
+	if err != nil {
+		return nil, err
+	}
+	l := &live{server: s, dropper: dropper, counts: newCounts("the series of "+s.String()+" that got samples lately", p), samples: map[string]*targetSample{}}
+	for _, r := range p.Rules {
+		sc, err := newScope(r)
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
+		}
+		l.scopes = append(l.scopes, sc)
+	}
+	return l, nil
+}
+
+// askHead finds out how large metrics are, so that no query reads too much.
+func (l *live) askHead(ctx context.Context) {
+	head, err := l.server.Head(ctx)
+	if err != nil {
+		l.counts.Notes = append(l.counts.Notes,
+			fmt.Sprintf("How many series a metric has could not be asked beforehand (%s), so that only time bounds what a query reads.", err))
+		return
+	}
+	l.head, l.headKnown = head, true
+	l.counts.Head = head.Series
+}
+
+// askTotals finds out how many series are scraped of each job, from the samples
+// that scrapes report.
+func (l *live) askTotals(ctx context.Context) {
+	rows, err := l.server.Query(ctx, "sum by (job) (scrape_samples_post_metric_relabeling)")
+	if err != nil {
+		l.counts.Notes = append(l.counts.Notes, fmt.Sprintf("How many series there are could not be asked: %s.", err))
+		return
+	}
+	for _, r := range rows {
+		n := rounded(r.Value)
+		l.counts.addAll(r.Labels.Get(model.JobLabel), Tally{Series: n, Unrated: n})
+	}
+}
+
+func rounded(v float64) int {
+	if math.IsNaN(v) || v < 0 || v > math.MaxInt32*1000 {
+		return 0
+	}
+	return int(math.Round(v))
+}
+
+// batch are names that the same rules may drop series of, and that are counted by
+// one query.
+type batch struct {
+	names []string
+	// rules are indices, ascending.
+	rules []int
+	// series is how many the query reads at most, 0 if that is not known.
+	series int
+}
+
+// maxBatch bounds how many names a query has.
+const maxBatch = 50
+
+// batches returns what is to be counted, the largest first.
+func (l *live) batches(names []string) ([]batch, error) {
+	groups := map[string]*batch{}
+	for _, name := range names {
+		rules, err := l.rulesOf(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(rules) == 0 {
+			continue
+		}
+		key := fmt.Sprint(rules)
+		if groups[key] == nil {
+			groups[key] = &batch{rules: rules}
+		}
+		groups[key].names = append(groups[key].names, name)
+	}
+	var out []batch
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		out = append(out, l.split(groups[key])...)
+	}
+	slices.SortStableFunc(out, func(a, b batch) int { return cmp.Compare(b.series, a.series) })
+	return out, nil
+}
+
+// rulesOf returns the rules that may drop series of the name.
+func (l *live) rulesOf(name string) ([]int, error) {
+	var out []int
+	for i := range l.scopes {
+		ok, err := l.scopes[i].concerns(name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, i)
+		}
+	}
+	return out, nil
+}
+
+// split divides a group so that no query reads more than it may.
+func (l *live) split(group *batch) []batch {
+	slices.SortStableFunc(group.names, func(a, b string) int { return cmp.Compare(l.head.AtMost(b), l.head.AtMost(a)) })
+	var out []batch
+	for _, name := range group.names {
+		n := l.head.AtMost(name)
+		last := len(out) - 1
+		if last < 0 || !l.headKnown || len(out[last].names) >= maxBatch || out[last].series+n > l.server.MaxSeries {
+			out = append(out, batch{rules: group.rules})
+			last++
+		}
+		out[last].names = append(out[last].names, name)
+		out[last].series += n
+	}
+	return out
+}
+
+// count counts what the rules drop of the names.
+func (l *live) count(ctx context.Context, b batch) {
+	if b.series > l.server.MaxSeries {
+		l.countLarge(ctx, b)
+		return
+	}
+	found, err := l.query(ctx, b, nil)
+	if err != nil {
+		l.failed(b, err)
+		return
+	}
+	l.add(found)
+}
+
+// dropped are series that a rule drops in a job.
+type dropped struct {
+	rule int
+	job  string
+}
+
+func (l *live) add(found map[dropped]float64) {
+	for of, v := range found {
+		n := rounded(v)
+		l.counts.add(of.rule, of.job, Tally{Series: n, Unrated: n})
+	}
+}
+
+// failed notes that the rules' series of the names are not counted.
+func (l *live) failed(b batch, err error) {
+	for _, rule := range b.rules {
+		l.counts.unknown(rule, "%s could not be counted: %s", someNames(b.names), err)
+	}
+}
+
+func someNames(names []string) string {
+	if len(names) > 2 {
+		return fmt.Sprintf("%s, %s and %d more metrics", names[0], names[1], len(names)-2)
+	}
+	return strings.Join(names, " and ")
+}
+
+// query counts what the rules drop of the names' series with the matchers.
+func (l *live) query(ctx context.Context, b batch, matchers []*labels.Matcher) (map[dropped]float64, error) {
+	by := []string{model.MetricNameLabel, model.JobLabel}
+	only := -1
+	if rule := b.rules[0]; len(b.rules) == 1 && l.scopes[rule].matchers != nil && l.scopes[rule].many {
+		// The server finds the series: otherwise there could be a row for each.
+		only = rule
+		matchers = slices.Concat(matchers, l.scopes[rule].matchers)
+	} else {
+		for _, rule := range b.rules {
+			by = append(by, l.scopes[rule].labels...)
+		}
+	}
+	rows, err := l.server.Query(ctx, fmt.Sprintf("count by (%s) (%s)", grouping(by), inventory.Selector(b.names, matchers...)))
+	if err != nil {
+		return nil, err
+	}
+	found := map[dropped]float64{}
+	for _, r := range rows {
+		rule, drop := only, true
+		if only < 0 {
+			rule, drop = l.dropper.Drop(r.Labels)
+		}
+		if drop {
+			found[dropped{rule, r.Labels.Get(model.JobLabel)}] += r.Value
+		}
+	}
+	return found, nil
+}
+
+func grouping(names []string) string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for i, n := range names {
+		if !model.LegacyValidation.IsValidLabelName(n) {
+			names[i] = strconv.Quote(n)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// errTooLarge says that a metric is too large to be counted.
+var errTooLarge = errors.New("too large")
+
+// countLarge counts a single name that has more series than a query may read.
+func (l *live) countLarge(ctx context.Context, b batch) {
+	name := b.names[0]
+	err := l.countSample(ctx, b)
+	if err == nil {
+		for _, rule := range b.rules {
+			l.approximate(rule, "counted on a sample of targets")
+		}
+		return
+	}
+	known, ok := l.head.ByName[name]
+	if rule := b.rules[0]; ok && len(b.rules) == 1 && l.scopes[rule].wholeNames {
+		l.counts.add(rule, "", Tally{Series: known, Unrated: known})
+		l.approximate(rule, fmt.Sprintf("of %s all series in memory count, churned ones included", name))
+		return
+	}
+	l.failed(b, fmt.Errorf("it has up to %d series, more than the %d that a query may read (--max-series): %w", b.series, l.server.MaxSeries, err))
+}
+
+func (l *live) approximate(rule int, what string) {
+	if !strings.Contains(l.counts.Approximate[rule], what) {
+		l.counts.Approximate[rule] = strings.TrimPrefix(l.counts.Approximate[rule]+"; "+what, "; ")
+	}
+}
+
+// targetSample are some of the targets of a job.
+type targetSample struct {
+	instances []string
+	// of is how many instances the job has.
+	of int
+}
+
+// minSample is how many targets a sample has at least.
+const (
+	minSample = 3
+	maxSample = 20
+)
+
+// countSample counts a name on some targets of each job.
+func (l *live) countSample(ctx context.Context, b batch) error {
+	jobs, err := l.server.Jobs(ctx, b.names[0])
+	if err != nil {
+		return err
+	}
+	type part struct {
+		job    string
+		sample *targetSample
+		n      int
+	}
+	var parts []part
+	for _, job := range jobs {
+		sample, err := l.sampleOf(ctx, job)
+		if err != nil {
+			return err
+		}
+		// All series may be of this job.
+		n := min(len(sample.instances), sample.of*l.server.MaxSeries/b.series)
+		if n < min(minSample, sample.of) {
+			return fmt.Errorf("%w: job %q has %d instances, too few for a sample", errTooLarge, job, sample.of)
+		}
+		parts = append(parts, part{job, sample, n})
+	}
+	all := map[dropped]float64{}
+	for _, p := range parts {
+		matchers := []*labels.Matcher{
+			labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, p.job),
+			labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, inventory.OneOf(p.sample.instances[:p.n])),
+		}
+		found, err := l.query(ctx, b, matchers)
+		if err != nil {
+			return err
+		}
+		for of, n := range found {
+			all[of] += n * float64(p.sample.of) / float64(p.n)
+		}
+	}
+	l.add(all)
+	return nil
+}
+
+func (l *live) sampleOf(ctx context.Context, job string) (*targetSample, error) {
+	if s := l.samples[job]; s != nil {
+		return s, nil
+	}
+	up := inventory.Selector([]string{"up"}, labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, job))
+	rows, err := l.server.Query(ctx, fmt.Sprintf("count(count by (instance) (%s))", up))
+	if err != nil {
+		return nil, err
+	}
+	s := &targetSample{}
+	for _, r := range rows {
+		s.of = rounded(r.Value)
+	}
+	rows, err = l.server.Query(ctx, fmt.Sprintf("topk(%d, group by (instance) (%s))", maxSample, up))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		s.instances = append(s.instances, r.Labels.Get(model.InstanceLabel))
+	}
+	l.samples[job] = s
+	return s, nil
+}
+
+// measuredOver is the time over which intervals of scrapes are measured.
+const measuredOver = 5 * time.Minute
+
+// LiveIntervals returns how often the jobs are scraped: what the configuration
+// says of a job of the name, or of all, and of others how many samples their
+// targets got.
+func LiveIntervals(ctx context.Context, s *inventory.Server, jobs []string, otherwise time.Duration) (Intervals, []string) {
+	in := Intervals{ByJob: map[string]time.Duration{}, Default: otherwise}
+	var notes []string
+	if text, err := s.Config(ctx); err != nil {
+		notes = append(notes, fmt.Sprintf("The server's configuration could not be read: %s.", err))
+	} else {
+		in.configured(text, jobs)
+	}
+	unknown := slices.DeleteFunc(slices.Clone(jobs), func(job string) bool { return job == "" || in.ByJob[job] > 0 })
+	if len(unknown) > 0 {
+		if err := in.measure(ctx, s, unknown); err != nil {
+			notes = append(notes, fmt.Sprintf("The intervals of scrapes could not be measured: %s.", err))
+		}
+	}
+	unknown = slices.DeleteFunc(unknown, func(job string) bool { return in.ByJob[job] > 0 })
+	if len(unknown) > 0 {
+		notes = append(notes, fmt.Sprintf("The scrape interval of %s is taken to be %s.", strings.Join(unknown, ", "), otherwise))
+	}
+	return in, notes
+}
+
+// measure sets the intervals that the middle target of each job has.
+func (i *Intervals) measure(ctx context.Context, s *inventory.Server, jobs []string) error {
+	up := inventory.Selector([]string{"up"}, labels.MustNewMatcher(labels.MatchRegexp, model.JobLabel, inventory.OneOf(jobs)))
+	rows, err := s.Query(ctx, fmt.Sprintf("quantile by (job) (0.5, count_over_time(%s[%s]))", up, model.Duration(measuredOver)))
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.Value >= 1 {
+			i.ByJob[r.Labels.Get(model.JobLabel)] = (measuredOver / time.Duration(r.Value)).Round(time.Second)
+		}
+	}
+	return nil
+}
+
+// LiveSizes returns sizes with the bytes per sample that Prometheus says of its
+// compactions, if the server scrapes itself.
+func LiveSizes(ctx context.Context, s *inventory.Server, otherwise Sizes) Sizes {
+	rows, err := s.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
+	if err != nil || len(rows) != 1 || math.IsNaN(rows[0].Value) || math.IsInf(rows[0].Value, 0) {
+		return otherwise
+	}
+	return otherwise.Measured(0, rows[0].Value)
+}

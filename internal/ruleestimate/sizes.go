@@ -1,0 +1,63 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleestimate
+
+// Sizes say what series and samples take, and where the figures come from.
+type Sizes struct {
+	// HeadBytesPerSeries is heap in use after a garbage collection: the series,
+	// its labels, its share of postings, and its chunks in memory.
+	HeadBytesPerSeries float64 `json:"head_bytes_per_series"`
+	// WALBytesPerSample and BlockBytesPerSample are what is written.
+	WALBytesPerSample   float64 `json:"wal_bytes_per_sample"`
+	BlockBytesPerSample float64 `json:"block_bytes_per_sample"`
+	WALSource           string  `json:"wal_source"`
+	BlockSource         string  `json:"block_source"`
+}
+
+// What a modelled Kubernetes cluster takes, scraped every 30 s for two hours. A
+// test measures them again.
+const (
+	modelHeadBytesPerSeries  = 1900
+	modelWALBytesPerSample   = 7.3
+	modelBlockBytesPerSample = 2
+	modelSource              = "a modelled cluster"
+)
+
+// ModelSizes are those of a modelled Kubernetes cluster.
+func ModelSizes() Sizes {
+	return Sizes{
+		HeadBytesPerSeries: modelHeadBytesPerSeries,
+		WALBytesPerSample:  modelWALBytesPerSample, WALSource: modelSource,
+		BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: modelSource,
+	}
+}
+
+const secondsPerDay = 24 * 60 * 60
+
+// saving derives what the series of the tallies cost.
+func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
+	var out Saving
+	for job, t := range byJob {
+		out.Series += t.Series
+		out.HeadSeries += t.Head
+		out.SamplesPerSecond += t.Rate + float64(t.Unrated)/in.of(job).Seconds()
+	}
+	out.HeadBytes = s.HeadBytesPerSeries * float64(out.Series)
+	out.WALBytesPerDay = s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay
+	out.BlockBytesPerDay = s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay
+	return out
+}
+
+// Measured returns sizes with what was measured in the installation itself, 0 for
+// what was not.
+func (s Sizes) Measured(walBytesPerSample, blockBytesPerSample float64) Sizes {
+	const source = "measured here"
+	if walBytesPerSample > 0 {
+		s.WALBytesPerSample, s.WALSource = walBytesPerSample, source
+	}
+	if blockBytesPerSample > 0 {
+		s.BlockBytesPerSample, s.BlockSource = blockBytesPerSample, source
+	}
+	return s
+}

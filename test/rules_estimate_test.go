@@ -1,0 +1,147 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// exposition has what ownRules drop: 2 and 3 series, and of the histogram 1 in
+// each of 2 spellings of its bounds.
+const exposition = `# TYPE disk_reads_total counter
+disk_reads_total{disk="a"} 1
+disk_reads_total{disk="b"} 1
+disk_reads_total{disk="c"} 1
+# TYPE queue_age gauge
+queue_age{queue="test"} 1
+queue_age{queue="staging"} 1
+queue_age{queue="production"} 1
+# TYPE request_seconds histogram
+request_seconds_bucket{le="1"} 1
+request_seconds_bucket{le="2"} 2
+request_seconds_bucket{le="5"} 3
+request_seconds_bucket{le="+Inf"} 3
+request_seconds_sum 3
+request_seconds_count 3
+`
+
+const ownRules = `name: ours
+summary: Ours.
+rules:
+  - {id: disks, class: unused, source_labels: [__name__], regex: 'disk_.*', reason: nobody looks}
+  - {id: queues, class: unused, source_labels: [__name__, queue], regex: 'queue_age;(test|staging)', jobs: [app], reason: nobody looks}
+  - {id: bounds, class: thin, histograms: [request_seconds], drop_le: [2], bounds: [1, 2, 5], reason: too fine}
+`
+
+// scraping starts a Prometheus that scrapes the exposition as job app every
+// second, and waits until it has.
+func scraping(t *testing.T, data string, flags ...string) *server {
+	t.Helper()
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = w.Write([]byte(exposition))
+	}))
+	t.Cleanup(target.Close)
+	p := prometheus(t, data, `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: app
+  static_configs: [{targets: ["`+strings.TrimPrefix(target.URL, "http://")+`"]}]
+`, append([]string{"--guard.drop-rules=off"}, flags...)...)
+	require.Eventually(t, func() bool {
+		return strings.Contains(get(t, p.url+"/api/v1/query?query=scrape_samples_post_metric_relabeling").body, `"12"`)
+	}, 20*time.Second, 100*time.Millisecond, "the target is not scraped")
+	return p
+}
+
+type estimated struct {
+	Rules []struct {
+		ID      string         `json:"id"`
+		Series  int            `json:"series"`
+		Rate    float64        `json:"samples_per_second"`
+		Jobs    map[string]int `json:"jobs"`
+		Unknown string         `json:"unknown"`
+	} `json:"rules"`
+	Of struct {
+		Series int `json:"series"`
+	} `json:"of"`
+	Jobs []struct {
+		Job      string  `json:"job"`
+		Interval float64 `json:"interval_seconds"`
+	} `json:"jobs"`
+}
+
+func estimate(t *testing.T, args ...string) estimated {
+	t.Helper()
+	rules := filepath.Join(t.TempDir(), "rules.yml")
+	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
+	cmd := exec.Command(binary(t, "promguard"), append([]string{"rules", "estimate", "--rules=" + rules, "--format=json"}, args...)...)
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	var e estimated
+	require.NoError(t, json.Unmarshal(out, &e))
+	return e
+}
+
+func requireOurs(t *testing.T, e estimated) {
+	t.Helper()
+	series := map[string]int{}
+	for _, r := range e.Rules {
+		require.Empty(t, r.Unknown)
+		series[r.ID] = r.Series
+		require.Equal(t, map[string]int{"app": r.Series}, r.Jobs)
+	}
+	require.Equal(t, map[string]int{"disks": 3, "queues": 2, "bounds": 1}, series)
+}
+
+func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	p := scraping(t, data)
+	g := guard(t, p)
+	for name, url := range map[string]string{"direct": p.url, "guarded": g.url} {
+		e := estimate(t, "--prometheus="+url)
+		requireOurs(t, e)
+		require.Equal(t, 12, e.Of.Series, name)
+		require.Len(t, e.Jobs, 1)
+		require.InDelta(t, 1, e.Jobs[0].Interval, 0, name)
+	}
+	// The same of its data, once it has stopped.
+	p.stop(t)
+	e := estimate(t, "--tsdb="+data)
+	requireOurs(t, e)
+	require.Greater(t, e.Of.Series, 12, "what Prometheus adds to a scrape, too")
+}
+
+// The same rules, applied.
+func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yml")
+	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = w.Write([]byte(exposition))
+	}))
+	defer target.Close()
+	p := prometheus(t, filepath.Join(t.TempDir(), "data"), `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: app
+  static_configs: [{targets: ["`+strings.TrimPrefix(target.URL, "http://")+`"]}]
+`, "--guard.drop-rules="+rules)
+	require.Eventually(t, func() bool {
+		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", nil) >= 6
+	}, 20*time.Second, 100*time.Millisecond)
+	for rule, want := range map[string]float64{"disks": 3, "queues": 2, "bounds": 1} {
+		require.InDelta(t, want, metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
+	}
+}
