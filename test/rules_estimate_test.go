@@ -5,11 +5,14 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +47,15 @@ rules:
   - {id: bounds, class: thin, histograms: [request_seconds], drop_le: [2], bounds: [1, 2, 5], reason: too fine}
 `
 
-// scraping starts a Prometheus that scrapes the exposition as job app every
-// second, and waits until it has.
-func scraping(t *testing.T, data string, flags ...string) *server {
+// scraping starts a Prometheus without drop rules that scrapes the exposition.
+func scraping(t *testing.T, data string) *server {
+	t.Helper()
+	return scrapingWith(t, data, 12, "--guard.drop-rules=off")
+}
+
+// scrapingWith starts a Prometheus that scrapes the exposition as job app every
+// second, and waits until it has kept as many series of it.
+func scrapingWith(t *testing.T, data string, kept int, flags ...string) *server {
 	t.Helper()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -58,9 +67,9 @@ global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - job_name: app
   static_configs: [{targets: ["`+strings.TrimPrefix(target.URL, "http://")+`"]}]
-`, append([]string{"--guard.drop-rules=off"}, flags...)...)
+`, flags...)
 	require.Eventually(t, func() bool {
-		return strings.Contains(get(t, p.url+"/api/v1/query?query=scrape_samples_post_metric_relabeling").body, `"12"`)
+		return strings.Contains(get(t, p.url+"/api/v1/query?query=scrape_samples_post_metric_relabeling").body, fmt.Sprintf("%q", strconv.Itoa(kept)))
 	}, 20*time.Second, 100*time.Millisecond, "the target is not scraped")
 	return p
 }
@@ -127,21 +136,37 @@ func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
 func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		_, _ = w.Write([]byte(exposition))
-	}))
-	defer target.Close()
-	p := prometheus(t, filepath.Join(t.TempDir(), "data"), `
-global: {scrape_interval: 1s, scrape_timeout: 1s}
-scrape_configs:
-- job_name: app
-  static_configs: [{targets: ["`+strings.TrimPrefix(target.URL, "http://")+`"]}]
-`, "--guard.drop-rules="+rules)
-	require.Eventually(t, func() bool {
-		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", nil) >= 6
-	}, 20*time.Second, 100*time.Millisecond)
+	p := scrapingWith(t, filepath.Join(t.TempDir(), "data"), 6, "--guard.drop-rules="+rules)
 	for rule, want := range map[string]float64{"disks": 3, "queues": 2, "bounds": 1} {
 		require.InDelta(t, want, metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
 	}
+}
+
+// What is suggested for a live server can be loaded, is proved, and is what the
+// patched build then drops.
+func TestSuggestedRulesAreProvedAndApplied(t *testing.T) {
+	dir := t.TempDir()
+	rules, suggested := filepath.Join(dir, "rules.yml"), filepath.Join(dir, "suggested.yml")
+	require.NoError(t, os.WriteFile(rules, []byte(`
+groups:
+- name: g
+  rules:
+  - {alert: Old, expr: 'max(queue_age{queue="production"}) > 1'}
+  - {alert: Slow, expr: 'rate(request_seconds_sum[5m]) / rate(request_seconds_count[5m]) > 1'}
+`), 0o644))
+	run := func(args ...string) {
+		t.Helper()
+		out, err := exec.Command(binary(t, "promguard"), args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	p := scraping(t, filepath.Join(dir, "data"))
+	run("rules", "suggest", "--rule-files="+rules, "--prometheus="+guard(t, p).url, "--out="+suggested)
+	run("rules", "check", "--rules="+suggested, "--rule-files="+rules, "--prometheus="+p.url)
+	text, err := os.ReadFile(suggested)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "# They drop 9 of 12 series")
+
+	with := scrapingWith(t, filepath.Join(dir, "with"), 3, "--guard.drop-rules="+suggested)
+	require.InDelta(t, 9, metric(t, with.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "suggested"}), 0)
+	require.Contains(t, get(t, with.url+"/api/v1/query?query="+url.QueryEscape(`max(queue_age{queue="production"})`)).body, `"1"`)
 }

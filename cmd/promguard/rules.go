@@ -44,6 +44,7 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 		rulesInjectCommand(rules, stdout, stderr),
 		rulesCheckCommand(rules, stdout, stderr),
 		rulesEstimateCommand(rules, stdout, stderr),
+		rulesSuggestCommand(rules, stdout, stderr),
 	}
 }
 

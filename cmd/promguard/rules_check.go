@@ -48,9 +48,7 @@ func usageCode(args []string, otherwise int) int {
 type rulesCheck struct {
 	profile    *string
 	file       *string
-	dashboards []string
-	ruleFiles  []string
-	queryLogs  []string
+	sources    sourceFlags
 	exposition []string
 	prometheus string
 	maxSeries  int
@@ -62,11 +60,7 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 		"Exit 0: nothing breaks; 1: something would; 2: something could not be checked.")
 	var f rulesCheck
 	f.profile, f.file = profileFlags(cmd)
-	cmd.Flag("dashboards", "Directory or file of Grafana dashboards: JSON, or ConfigMaps and custom resources. Repeatable.").
-		PlaceHolder("DIR").StringsVar(&f.dashboards)
-	cmd.Flag("rule-files", "Directory or file of Prometheus rule files, PrometheusRules, prometheus-adapter and autoscaler manifests. Repeatable.").
-		PlaceHolder("DIR").StringsVar(&f.ruleFiles)
-	cmd.Flag("query-log", "Prometheus's query log. Repeatable.").PlaceHolder("FILE").StringsVar(&f.queryLogs)
+	f.sources.declare(cmd)
 	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
 	cmd.Flag("prometheus", "Evaluate everything with and without the rules on the series of this server that matter, read name by name.").
@@ -97,14 +91,14 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	if !slices.Contains(report.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
 	}
-	if len(f.dashboards)+len(f.ruleFiles)+len(f.queryLogs) == 0 {
+	if f.sources.none() {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
 	}
 	p, err := loadProfile(*f.profile, *f.file)
 	if err != nil {
 		return nil, err
 	}
-	found := f.read()
+	found := f.sources.read()
 	in := report.Input{Profile: p, Problems: found.Problems}
 	series, err := f.series(p, found.Expressions)
 	if err != nil {
@@ -140,13 +134,4 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]rep
 	}
 	live, err := replay.Server{URL: f.prometheus, MaxSeries: f.maxSeries}.Read(context.Background(), checker.Concerns(exprs))
 	return append(series, live...), err
-}
-
-func (f *rulesCheck) read() source.Found {
-	var all source.Found
-	for _, found := range []source.Found{source.Dashboards(f.dashboards...), source.RuleFiles(f.ruleFiles...), source.QueryLogs(f.queryLogs...)} {
-		all.Expressions = append(all.Expressions, found.Expressions...)
-		all.Problems = append(all.Problems, found.Problems...)
-	}
-	return all
 }

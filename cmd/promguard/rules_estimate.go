@@ -17,7 +17,6 @@ import (
 
 	"github.com/promguard/promguard/internal/inventory"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck/replay"
 	"github.com/promguard/promguard/internal/ruleestimate"
 )
 
@@ -122,11 +121,11 @@ func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, e
 		}
 		return ruleestimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
 	}
-	series, err := replay.ReadExpositions(f.exposition)
+	series, name, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := ruleestimate.Scan(ctx, p, fmt.Sprintf("one scrape of %d targets", len(f.exposition)), inventory.Scrapes(series))
+	counts, err := ruleestimate.Scan(ctx, p, name, series)
 	if err != nil {
 		return nil, err
 	}

@@ -99,16 +99,15 @@ func (s *Server) Query(ctx context.Context, query string) ([]Row, error) {
 // thousand.
 const maxNames = 50_000
 
+// lately is an hour ago. Without an end, no clock that is behind leaves the newest
+// series out.
+func lately() string { return strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10) }
+
 // Names returns the names of the metrics of the last hour. The error is also that
 // there are more than can be listed.
 func (s *Server) Names(ctx context.Context) ([]string, error) {
 	var names []string
-	now := time.Now()
-	params := url.Values{
-		"limit": {strconv.Itoa(maxNames)},
-		"start": {strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)},
-		"end":   {strconv.FormatInt(now.Unix(), 10)},
-	}
+	params := url.Values{"limit": {strconv.Itoa(maxNames)}, "start": {lately()}}
 	truncated, err := s.get(ctx, "label/"+model.MetricNameLabel+"/values", params, &names)
 	if err == nil && (truncated || len(names) >= maxNames) {
 		err = fmt.Errorf("%s: there are more metric names than the %d that are listed", s, len(names))
@@ -170,13 +169,7 @@ func (s *Server) Head(ctx context.Context) (Head, error) {
 // Jobs returns the values of job among the series of a name in the last hour.
 func (s *Server) Jobs(ctx context.Context, name string) ([]string, error) {
 	var jobs []string
-	now := time.Now()
-	params := url.Values{
-		"match[]": {Selector([]string{name})},
-		"limit":   {strconv.Itoa(maxNames)},
-		"start":   {strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)},
-		"end":     {strconv.FormatInt(now.Unix(), 10)},
-	}
+	params := url.Values{"match[]": {Selector([]string{name})}, "limit": {strconv.Itoa(maxNames)}, "start": {lately()}}
 	_, err := s.get(ctx, "label/"+model.JobLabel+"/values", params, &jobs)
 	return jobs, err
 }
@@ -202,6 +195,14 @@ func OneOf(texts []string) string {
 		quoted = append(quoted, regexp.QuoteMeta(t))
 	}
 	return strings.Join(quoted, "|")
+}
+
+// LabelName writes a label's name as PromQL's by has it.
+func LabelName(name string) string {
+	if model.LegacyValidation.IsValidLabelName(name) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 // Config returns the server's configuration as YAML.

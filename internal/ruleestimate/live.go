@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -256,9 +255,7 @@ func grouping(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for i, n := range names {
-		if !model.LegacyValidation.IsValidLabelName(n) {
-			names[i] = strconv.Quote(n)
-		}
+		names[i] = inventory.LabelName(n)
 	}
 	return strings.Join(names, ", ")
 }

@@ -25,7 +25,7 @@ func Dashboards(paths ...string) Found {
 	for _, path := range paths {
 		f.readAll(path, []string{".json", ".yaml", ".yml"}, b.read)
 	}
-	f.add(b.libraryProblems())
+	f.Add(b.libraryProblems())
 	return f
 }
 

@@ -47,7 +47,7 @@ func (f *Found) readAll(path string, extensions []string, read func(file string,
 			f.problem(file, "", withoutPath(err))
 			return nil
 		}
-		f.add(read(file, text))
+		f.Add(read(file, text))
 		return nil
 	})
 	if err != nil {

@@ -6,11 +6,13 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // maxLogLine is beyond the longest line of a query log, in bytes.
@@ -24,7 +26,7 @@ const maxLogProblems = 20
 func QueryLogs(paths ...string) Found {
 	var f Found
 	for _, path := range paths {
-		f.add(openQueryLog(path))
+		f.Add(openQueryLog(path))
 	}
 	return f
 }
@@ -67,11 +69,12 @@ func readQueryLog(path string, r io.Reader) Found {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		query, err := loggedQuery(lines.Bytes())
+		query, at, err := loggedQuery(lines.Bytes())
 		if err != nil {
 			fail(n, err)
 			continue
 		}
+		f.Logged.add(at)
 		if l := byQuery[query]; l != nil {
 			l.times++
 			continue
@@ -102,17 +105,25 @@ func readQueryLog(path string, r io.Reader) Found {
 	return f
 }
 
-func loggedQuery(line []byte) (string, error) {
+// loggedQuery returns the query and when it was made. Prometheus 2 called the
+// time ts.
+func loggedQuery(line []byte) (string, time.Time, error) {
 	var entry struct {
 		Params struct {
 			Query string `json:"query"`
 		} `json:"params"`
+		Time string `json:"time"`
+		TS   string `json:"ts"`
 	}
 	if err := json.Unmarshal(line, &entry); err != nil {
-		return "", fmt.Errorf("not an entry of a query log: %w", err)
+		return "", time.Time{}, fmt.Errorf("not an entry of a query log: %w", err)
 	}
 	if entry.Params.Query == "" {
-		return "", errors.New("not an entry of a query log: there is no params.query")
+		return "", time.Time{}, errors.New("not an entry of a query log: there is no params.query")
 	}
-	return entry.Params.Query, nil
+	at, err := time.Parse(time.RFC3339, cmp.Or(entry.Time, entry.TS))
+	if err != nil {
+		at = time.Time{}
+	}
+	return entry.Params.Query, at, nil
 }

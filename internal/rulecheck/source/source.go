@@ -83,9 +83,13 @@ func (p Problem) Unwrap() error { return p.Err }
 type Found struct {
 	Expressions []Expression
 	Problems    []Problem
+	// Logged is what query logs say of themselves.
+	Logged Period
 }
 
-func (f *Found) add(other Found) {
+// Add adds what was found elsewhere.
+func (f *Found) Add(other Found) {
+	f.Logged.merge(other.Logged)
 	f.Expressions = append(f.Expressions, other.Expressions...)
 	f.Problems = append(f.Problems, other.Problems...)
 }

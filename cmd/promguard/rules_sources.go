@@ -1,0 +1,33 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+// sourceFlags say where the expressions of an installation stand.
+type sourceFlags struct {
+	dashboards, ruleFiles, queryLogs []string
+}
+
+func (f *sourceFlags) declare(cmd *kingpin.CmdClause) {
+	cmd.Flag("dashboards", "Directory or file of Grafana dashboards: JSON, or ConfigMaps and custom resources. Repeatable.").
+		PlaceHolder("DIR").StringsVar(&f.dashboards)
+	cmd.Flag("rule-files", "Directory or file of Prometheus rule files, PrometheusRules, prometheus-adapter and autoscaler manifests. Repeatable.").
+		PlaceHolder("DIR").StringsVar(&f.ruleFiles)
+	cmd.Flag("query-log", "Prometheus's query log. Repeatable.").PlaceHolder("FILE").StringsVar(&f.queryLogs)
+}
+
+func (f *sourceFlags) none() bool { return len(f.dashboards)+len(f.ruleFiles)+len(f.queryLogs) == 0 }
+
+func (f *sourceFlags) read() source.Found {
+	var all source.Found
+	for _, found := range []source.Found{source.Dashboards(f.dashboards...), source.RuleFiles(f.ruleFiles...), source.QueryLogs(f.queryLogs...)} {
+		all.Add(found)
+	}
+	return all
+}

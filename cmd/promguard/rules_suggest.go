@@ -1,0 +1,103 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/rulecheck/replay"
+	"github.com/promguard/promguard/internal/rulesuggest"
+)
+
+// rulesSuggest are the flags of rules suggest.
+type rulesSuggest struct {
+	inventoryFlags
+
+	sources sourceFlags
+	top     int
+	out     string
+}
+
+func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
+	cmd := rules.Command("suggest", "Write drop rules for what nothing in this installation reads, each proved, the most series first. "+
+		"Exit 0: they were written; 2: something that may read series could not be read.")
+	var f rulesSuggest
+	f.sources.declare(cmd)
+	f.declare(cmd)
+	cmd.Flag("top", "Rules that are suggested at most.").Default("50").IntVar(&f.top)
+	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
+	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
+}
+
+func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
+	r, err := f.suggest(context.Background())
+	var text bytes.Buffer
+	if err == nil {
+		err = r.Write(&text)
+	}
+	if err == nil && f.out != "-" {
+		err = replaceFile(f.out, text.Bytes())
+	} else if err == nil {
+		_, err = stdout.Write(text.Bytes())
+	}
+	if err != nil {
+		fail(stderr, err)
+		return exitStatus(2)
+	}
+	if code := r.ExitCode(); code != 0 {
+		fmt.Fprintf(stderr, "promguard: %d files or expressions could not be read and may read what the rules drop: see the comments\n", len(r.Evidence.Problems))
+		return exitStatus(code)
+	}
+	return nil
+}
+
+func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error) {
+	if f.sources.none() {
+		return nil, errors.New("nothing to search: give --dashboards, --rule-files and --query-log")
+	}
+	if f.top < 1 {
+		return nil, errors.New("--top must be above 0")
+	}
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	evidence := rulesuggest.Evidence{
+		Found: f.sources.read(), RuleFiles: len(f.sources.ruleFiles) > 0, Dashboards: len(f.sources.dashboards) > 0, QueryLogs: len(f.sources.queryLogs) > 0,
+	}
+	if len(evidence.Expressions) == 0 {
+		return nil, errors.New("nothing to search: there is no expression in what was given")
+	}
+	finder, err := rulesuggest.New(evidence)
+	if err != nil {
+		return nil, err
+	}
+	if f.server.URL != "" {
+		return finder.Live(ctx, &f.server, f.top)
+	}
+	series, name, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return finder.Scan(ctx, name, series, f.top)
+}
+
+// open returns the series of a data directory or of scrapes.
+func (f *inventoryFlags) open(ctx context.Context) (source inventory.Source, name string, err error) {
+	if f.directory != "" {
+		d, err := inventory.OpenDirectory(ctx, f.directory)
+		if err != nil {
+			return nil, "", err
+		}
+		return d, d.Note, nil
+	}
+	series, err := replay.ReadExpositions(f.exposition)
+	return inventory.Scrapes(series), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
+}
