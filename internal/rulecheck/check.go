@@ -16,6 +16,7 @@
 package rulecheck
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,6 +28,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rulecheck/automaton"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
@@ -88,6 +90,8 @@ type Checker struct {
 	// layouts are the finite bounds of histograms, by name without _bucket.
 	layouts   map[string][][]float64
 	selectors map[*parser.VectorSelector]*selector
+	// same has them by what they are made of: many expressions select the same.
+	same map[string]*selector
 }
 
 // New makes a Checker. layouts are the bounds that histograms were seen with, by
@@ -97,9 +101,10 @@ func New(p relabel.Profile, layouts map[string][][]float64) (*Checker, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Checker{layouts: map[string][][]float64{}, selectors: map[*parser.VectorSelector]*selector{}}
+	c := &Checker{layouts: map[string][][]float64{}, selectors: map[*parser.VectorSelector]*selector{}, same: map[string]*selector{}}
+	answers := &automaton.Answers{}
 	for _, r := range p.Rules {
-		compiled, err := newRule(r)
+		compiled, err := newRule(r, answers)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
 		}
@@ -122,7 +127,7 @@ func (c *Checker) Concerns(exprs []source.Expression) func(name string) bool {
 	var others []*selector
 	add := func(matchers []*labels.Matcher) {
 		// What does not compile has been told by Check.
-		if s, err := newSelector(matchers); err == nil && s.name != "" {
+		if s, err := c.shared(matchers); err == nil && s.name != "" {
 			byName[s.name] = true
 		} else if err == nil {
 			others = append(others, s)
@@ -153,7 +158,7 @@ func (c *Checker) Check(exprs []source.Expression) []Result {
 		results[i] = Result{Expression: e, Verdict: Invisible}
 	}
 	for _, r := range c.rules {
-		w := &walker{Checker: c, rule: r}
+		w := &walker{Checker: c, rule: r, met: map[*selector]meeting{}}
 		w.record(exprs)
 		for i, e := range exprs {
 			f, ok := w.finding(e)
@@ -254,7 +259,7 @@ func (w *walker) listing(l *source.Listing) effect {
 	if len(l.Matchers) == 0 {
 		return effect{undecided: "it asks for labels of every series, so only data can tell whether others than the dropped have them"}
 	}
-	s, err := newSelector(l.Matchers)
+	s, err := w.shared(l.Matchers)
 	if err != nil {
 		return effect{undecided: err.Error()}
 	}
@@ -365,13 +370,32 @@ func changed(kind source.Kind, e effect) string {
 	return "It may " + strings.Join(what, ", ")
 }
 
-func (w *walker) selectorOf(vs *parser.VectorSelector) (*selector, error) {
-	if s := w.selectors[vs]; s != nil {
+func (c *Checker) selectorOf(vs *parser.VectorSelector) (*selector, error) {
+	if s := c.selectors[vs]; s != nil {
 		return s, nil
 	}
-	s, err := newSelector(vs.LabelMatchers)
+	s, err := c.shared(vs.LabelMatchers)
 	if err == nil {
-		w.selectors[vs] = s
+		c.selectors[vs] = s
+	}
+	return s, err
+}
+
+// shared returns the same selector for the same matchers.
+func (c *Checker) shared(matchers []*labels.Matcher) (*selector, error) {
+	var key []byte
+	for _, m := range matchers {
+		key = append(key, byte(m.Type))
+		for _, text := range []string{m.Name, m.Value} {
+			key = append(binary.AppendUvarint(key, uint64(len(text))), text...)
+		}
+	}
+	if s := c.same[string(key)]; s != nil {
+		return s, nil
+	}
+	s, err := newSelector(matchers)
+	if err == nil {
+		c.same[string(key)] = s
 	}
 	return s, err
 }

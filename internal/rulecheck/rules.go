@@ -38,14 +38,16 @@ type rule struct {
 	// nameCrosses says that the name's part may contain a separator, and what
 	// follows it come from values of other labels.
 	nameCrosses bool
+	// answers are shared by the rules of a profile.
+	answers *automaton.Answers
 }
 
-func newRule(r relabel.Rule) (*rule, error) {
+func newRule(r relabel.Rule, answers *automaton.Answers) (*rule, error) {
 	names, patterns, err := r.Split()
 	if err != nil {
 		return nil, err
 	}
-	out := &rule{Rule: r, labels: names}
+	out := &rule{Rule: r, labels: names, answers: answers}
 	_, pattern := r.Joined()
 	if patterns == nil {
 		out.joined, err = automaton.Regexp(pattern)
@@ -57,7 +59,7 @@ func newRule(r relabel.Rule) (*rule, error) {
 			return nil, err
 		}
 		out.parts = append(out.parts, set)
-		crosses, err := mayCross(set)
+		crosses, err := out.mayCross(set)
 		if err != nil {
 			return nil, err
 		}
@@ -78,12 +80,12 @@ func newRule(r relabel.Rule) (*rule, error) {
 }
 
 // mayCross reports whether a value with a separator is in the set.
-func mayCross(set *automaton.Set) (bool, error) {
+func (r *rule) mayCross(set *automaton.Set) (bool, error) {
 	separator, err := automaton.Regexp("(?s:.*;.*)")
 	if err != nil {
 		return false, err
 	}
-	_, ok, err := automaton.Witness(set, separator)
+	_, ok, err := r.answers.Witness(set, separator)
 	if errors.Is(err, automaton.ErrTooLarge) {
 		return true, nil
 	}
@@ -163,9 +165,9 @@ func newSelector(matchers []*labels.Matcher) (*selector, error) {
 }
 
 // allBounds reports whether no bound is left out.
-func (s *selector) allBounds() bool {
+func (s *selector) allBounds(answers *automaton.Answers) bool {
 	for _, set := range s.matchers[model.BucketLabel] {
-		_, ok, err := automaton.Witness(set.Not(), automaton.Literal("").Not())
+		_, ok, err := answers.Witness(set.Not(), automaton.Literal("").Not())
 		if err != nil || ok {
 			return false
 		}
@@ -218,7 +220,7 @@ func (r *rule) meeting(s *selector) (m meet, example string, err error) {
 	if s.name != "" && r.namesRuleOut(s.name) {
 		return disjoint, "", nil
 	}
-	if ok, err := s.satisfiable(); err != nil || !ok {
+	if ok, err := s.satisfiable(r.answers); err != nil || !ok {
 		return disjoint, "", err
 	}
 	values := make([][]*automaton.Set, 0, len(r.labels))
@@ -245,12 +247,12 @@ func (r *rule) meeting(s *selector) (m meet, example string, err error) {
 }
 
 // satisfiable reports whether any series can be selected at all.
-func (s *selector) satisfiable() (bool, error) {
+func (s *selector) satisfiable(answers *automaton.Answers) (bool, error) {
 	for _, sets := range s.matchers {
 		if len(sets) < 2 {
 			continue
 		}
-		if _, ok, err := automaton.Witness(sets...); err != nil || !ok {
+		if _, ok, err := answers.Witness(sets...); err != nil || !ok {
 			return false, err
 		}
 	}
@@ -260,7 +262,7 @@ func (s *selector) satisfiable() (bool, error) {
 // witness returns label values that the rule drops and the matchers select.
 func (r *rule) witness(values [][]*automaton.Set) ([]string, bool, error) {
 	if r.parts == nil {
-		return automaton.WitnessJoined(r.joined, ';', values)
+		return r.answers.WitnessJoined(r.joined, ';', values)
 	}
 	texts, ok, err := r.witnessOfParts(values)
 	if err != nil || ok || r.joined == nil {
@@ -278,14 +280,14 @@ func (r *rule) witness(values [][]*automaton.Set) ([]string, bool, error) {
 			values[i] = append(slices.Clone(values[i]), plain)
 		}
 	}
-	return automaton.WitnessJoined(r.joined, ';', values)
+	return r.answers.WitnessJoined(r.joined, ';', values)
 }
 
 func (r *rule) witnessOfParts(values [][]*automaton.Set) ([]string, bool, error) {
 	var texts []string
 	var undecided error
 	for i, part := range r.parts {
-		text, ok, err := automaton.Witness(append(slices.Clone(values[i]), part)...)
+		text, ok, err := r.answers.Witness(append(slices.Clone(values[i]), part)...)
 		switch {
 		case err != nil:
 			undecided = err
@@ -302,14 +304,14 @@ func (r *rule) witnessOfParts(values [][]*automaton.Set) ([]string, bool, error)
 // drop.
 func (r *rule) leaves(values [][]*automaton.Set) (bool, error) {
 	if r.parts == nil {
-		_, ok, err := automaton.WitnessJoined(r.joined.Not(), ';', values)
+		_, ok, err := r.answers.WitnessJoined(r.joined.Not(), ';', values)
 		if errors.Is(err, automaton.ErrTooLarge) {
 			return true, nil
 		}
 		return ok, err
 	}
 	for i, part := range r.parts {
-		_, ok, err := automaton.Witness(append(slices.Clone(values[i]), part.Not())...)
+		_, ok, err := r.answers.Witness(append(slices.Clone(values[i]), part.Not())...)
 		if errors.Is(err, automaton.ErrTooLarge) || ok {
 			return true, nil
 		}
@@ -324,6 +326,6 @@ func (r *rule) leaves(values [][]*automaton.Set) (bool, error) {
 // do.
 func (r *rule) coversNames(s *selector) bool {
 	sets := append(slices.Clone(s.matchers[model.MetricNameLabel]), r.name.Not())
-	_, ok, err := automaton.Witness(sets...)
+	_, ok, err := r.answers.Witness(sets...)
 	return err == nil && !ok
 }

@@ -21,6 +21,15 @@ type walker struct {
 	rule *rule
 	// recorded has what the rule does to the results of recording rules.
 	recorded map[string][]recorded
+	// met remembers how the rule and selectors lie to each other.
+	met map[*selector]meeting
+}
+
+// meeting is what rule.meeting returned.
+type meeting struct {
+	how     meet
+	example string
+	err     error
 }
 
 // recorded is what a rule does to the result of one recording rule.
@@ -77,11 +86,15 @@ func (w *walker) selector(vs *parser.VectorSelector) effect {
 // selected returns the effect on what a selector selects: of scraped series and
 // of recorded ones.
 func (w *walker) selected(s *selector) effect {
-	m, example, err := w.rule.meeting(s)
-	if err != nil {
-		return effect{undecided: fmt.Sprintf("%s: %s", s.text, err)}
+	met, ok := w.met[s]
+	if !ok {
+		met.how, met.example, met.err = w.rule.meeting(s)
+		w.met[s] = met
 	}
-	scraped := w.scraped(s, m, example)
+	if met.err != nil {
+		return effect{undecided: fmt.Sprintf("%s: %s", s.text, met.err)}
+	}
+	scraped := w.scraped(s, met.how, met.example)
 	for _, name := range w.recordedNames(s) {
 		in := w.fromRecorded(s, name)
 		if s.name == "" {
@@ -132,7 +145,7 @@ func (w *walker) scraped(s *selector, m meet, example string) effect {
 	}
 	if w.rule.bounds && !w.rule.le.Contains("+Inf") && s.selects(model.BucketLabel, "+Inf") && w.rule.coversNames(s) {
 		return effect{
-			thin:    &thin{rule: w.rule, histograms: w.rule.histograms(s), partial: s.anyBound || !s.allBounds(), filtered: s.anyBound},
+			thin:    &thin{rule: w.rule, histograms: w.rule.histograms(s), partial: s.anyBound || !s.allBounds(w.rule.answers), filtered: s.anyBound},
 			why:     fmt.Sprintf("drops some of the bounds of %s", s.text),
 			example: example,
 		}
@@ -155,7 +168,7 @@ func readRecorded(s *selector, name string, e effect) effect {
 			e = e.rough("")
 		case s.anyBound:
 			e = e.filter()
-		case !s.allBounds():
+		case !s.allBounds(e.thin.rule.answers):
 			e = e.part()
 		}
 	}
@@ -168,11 +181,11 @@ func readRecorded(s *selector, name string, e effect) effect {
 // leOf reports whether the matchers of le select bounds that the rule drops, and
 // such that it keeps.
 func leOf(r *rule, matchers []*automaton.Set) (missing, kept bool) {
-	_, missing, err := automaton.Witness(append(slices.Clone(matchers), r.le)...)
+	_, missing, err := r.answers.Witness(append(slices.Clone(matchers), r.le)...)
 	if err != nil {
 		return true, true
 	}
-	_, kept, err = automaton.Witness(append(slices.Clone(matchers), r.le.Not())...)
+	_, kept, err = r.answers.Witness(append(slices.Clone(matchers), r.le.Not())...)
 	return missing, kept || err != nil
 }
 
@@ -259,7 +272,7 @@ func (w *walker) info(e *parser.Call) effect {
 			return effect{}
 		}
 	}
-	s, err := newSelector(matchers)
+	s, err := w.shared(matchers)
 	if err != nil {
 		return effect{undecided: err.Error()}
 	}

@@ -32,7 +32,10 @@ const history = 4 * 24 * time.Hour
 // head holds samples in memory.
 type head struct {
 	*tsdb.Head
+
 	dir string
+	// refs are the head's own names of the series that are scraped.
+	refs []storage.SeriesRef
 }
 
 func newHead() (*head, error) {
@@ -44,6 +47,8 @@ func newHead() (*head, error) {
 	opts.ChunkDirRoot = dir
 	// All samples of a series in few chunks, all of them in memory.
 	opts.ChunkRange = 2 * history.Milliseconds()
+	// Locks for tens of processors take time to make, and there are few series.
+	opts.StripeSize = 256
 	h, err := tsdb.NewHead(nil, nil, nil, nil, opts, nil)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -64,18 +69,23 @@ func (h *head) Querier(mint, maxt int64) (storage.Querier, error) {
 	return tsdb.NewBlockQuerier(tsdb.NewRangeHead(h.Head, mint, maxt), mint, maxt)
 }
 
-// scrape appends a sample of each series.
+// scrape appends a sample of each series. They must be the same every time.
 func (h *head) scrape(series []Series, age time.Duration) error {
 	grown := 1 - float64(age)/float64(history)
 	app := h.Appender(context.Background())
-	for _, s := range series {
+	if h.refs == nil {
+		h.refs = make([]storage.SeriesRef, len(series))
+	}
+	for i, s := range series {
 		v := s.Value
 		if s.Counter {
 			v *= grown
 		}
-		if _, err := app.Append(0, s.Labels, now-age.Milliseconds(), v); err != nil {
+		ref, err := app.Append(h.refs[i], s.Labels, now-age.Milliseconds(), v)
+		if err != nil {
 			return errors.Join(err, app.Rollback())
 		}
+		h.refs[i] = ref
 	}
 	return app.Commit()
 }

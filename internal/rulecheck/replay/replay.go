@@ -122,31 +122,45 @@ func newParser() parser.Parser {
 	})
 }
 
-// fill appends both histories, and after each scrape what is recorded from it.
+// recordingRule is a recording rule as it is evaluated.
+type recordingRule struct {
+	source.Expression
+	query string
+}
+
+// fill appends both histories at once, and after each scrape what is recorded
+// from it.
 func (d *Data) fill(series, kept []Series, exprs []source.Expression) error {
-	rules := recordingOrder(exprs)
+	var rules []recordingRule
+	for _, r := range recordingOrder(exprs) {
+		if query, ok := evaluable(r.Queries[0]); ok {
+			rules = append(rules, recordingRule{r, query})
+		}
+	}
+	var (
+		wg            sync.WaitGroup
+		full, thinned error
+	)
+	wg.Go(func() { full = d.fillHead(d.full, series, rules) })
+	wg.Go(func() { thinned = d.fillHead(d.thinned, kept, rules) })
+	wg.Wait()
+	return errors.Join(full, thinned)
+}
+
+func (d *Data) fillHead(h *head, series []Series, rules []recordingRule) error {
 	for _, age := range ages {
-		for _, side := range []struct {
-			head   *head
-			series []Series
-		}{{d.full, series}, {d.thinned, kept}} {
-			if err := side.head.scrape(side.series, age); err != nil {
-				return err
+		if err := h.scrape(series, age); err != nil {
+			return err
+		}
+		t := now - age.Milliseconds()
+		for _, r := range rules {
+			rows, err := d.evaluate(h, r.query, t)
+			if err != nil {
+				// Prometheus would log it and go on.
+				continue
 			}
-			for _, r := range rules {
-				t := now - age.Milliseconds()
-				query, ok := evaluable(r.Queries[0])
-				if !ok {
-					continue
-				}
-				rows, err := d.evaluate(side.head, query, t)
-				if err != nil {
-					// Prometheus would log it and go on.
-					continue
-				}
-				if err := side.head.record(rows, r.Record, r.Labels, t); err != nil {
-					return fmt.Errorf("%s: %w", r.Place, err)
-				}
+			if err := h.record(rows, r.Record, r.Labels, t); err != nil {
+				return fmt.Errorf("%s: %w", r.Place, err)
 			}
 		}
 	}
