@@ -15,7 +15,7 @@ import (
 //   - names and buckets that nothing in the checked sets reads, of more families
 //     than minimal: also such that grow with API resources and with controllers;
 //   - thinned histograms, of which some are read: the histogram of the service
-//     level by a factor of 4 at most, and the bounds 1, 5 and 30, which error
+//     level by a factor of 5 at most, and the bounds 1, 5 and 30, which error
 //     budgets read, stay.
 //
 // A cgroup is in none of its rules: pods, QoS classes and system services are read
@@ -27,7 +27,7 @@ import (
 func recommended() Profile {
 	return Profile{
 		Name:    ProfileRecommended,
-		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms: no quantile of the service level is more than a factor of 4 off.",
+		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms: no quantile of the service level is more than a factor of 5 off.",
 		Rules: slices.Concat(minimal().Rules, apiserverThinning(), apiserverRecommended(), controlPlaneRecommended(),
 			kubeletRecommended(), exporterRecommended()),
 	}
@@ -57,12 +57,12 @@ func apiserverThinning() []Rule {
 		}),
 		Rule{
 			ID:     "apiserver-sli-bounds",
-			Reason: "22 buckets per verb, resource and scope; 1, 5 and 30, which the error budget reads, stay, and 0.05, 0.2, 0.6, 2, 10 and 60",
-			Saving: "12 of 22 buckets per verb, resource, scope and API server",
+			Reason: "22 buckets per verb, resource and scope; 1, 5 and 30, which the error budget reads, stay, and 0.05, 0.2, 10 and 60",
+			Saving: "14 of 22 buckets per verb, resource, scope and API server",
 			Since:  "1.23",
 		}.thinning(Thinning{
 			Histograms: []string{"apiserver_request_sli_duration_seconds", "apiserver_request_slo_duration_seconds"},
-			Drop:       []float64{0.1, 0.4, 0.8, 1.25, 1.5, 3, 4, 6, 8, 15, 20, 45},
+			Drop:       []float64{0.1, 0.4, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 6, 8, 15, 20, 45},
 			Bounds:     long[2:],
 		}),
 		Rule{
@@ -87,11 +87,11 @@ func apiserverThinning() []Rule {
 		}),
 		Rule{
 			ID:     "workqueue-bounds",
-			Reason: "bounds from 10 ns to 100 us for times in a queue and at work: below 1 ms quantiles are at most 1 ms off, above they are exact",
-			Saving: "10 of 22 buckets per work queue and process",
+			Reason: "bounds from 10 ns to 1 ms for times in a queue and at work: below 10 ms quantiles are at most 10 ms off, above they are exact",
+			Saving: "12 of 22 buckets per work queue and process",
 		}.thinning(Thinning{
 			Histograms: []string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
-			Drop:       queueBounds[:5],
+			Drop:       queueBounds[:6],
 			Bounds:     queueBounds,
 		}),
 	}

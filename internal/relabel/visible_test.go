@@ -179,3 +179,39 @@ func TestProfilesOnRealExpositions(t *testing.T) {
 		}
 	}
 }
+
+// Versions have metrics that others do not. What goes must not hang on a single one.
+func TestRecommendedDropsOverHalfWithAnyOneMetricLess(t *testing.T) {
+	d := mustCompile(t, mustProfile(t, ProfileRecommended))
+	type counts struct{ all, dropped int }
+	clusters, families := map[string]counts{}, map[string]map[string]counts{}
+	for file, series := range realExpositions(t) {
+		cluster := filepath.Dir(file)
+		if cluster == "." {
+			continue // A node by itself.
+		}
+		if families[cluster] == nil {
+			families[cluster] = map[string]counts{}
+		}
+		for _, lset := range series {
+			family := lset.Get(labels.MetricName)
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				family = strings.TrimSuffix(family, suffix)
+			}
+			n, dropped := clusters[cluster], 0
+			if _, drop := d.Drop(lset); drop {
+				dropped = 1
+			}
+			clusters[cluster] = counts{n.all + 1, n.dropped + dropped}
+			n = families[cluster][family]
+			families[cluster][family] = counts{n.all + 1, n.dropped + dropped}
+		}
+	}
+	require.NotEmpty(t, clusters)
+	for cluster, all := range clusters {
+		for family, n := range families[cluster] {
+			share := float64(all.dropped-n.dropped) / float64(all.all-n.all)
+			require.GreaterOrEqual(t, share, 0.54, "%s without %s", cluster, family)
+		}
+	}
+}
