@@ -132,7 +132,8 @@ const maxRuleNodes = 10_000
 // withoutAliases returns the node with copies in the place of aliases, so that it
 // can be read by itself. left is how many nodes it may have.
 func withoutAliases(node *yaml.Node, left *int) (*yaml.Node, error) {
-	if *left--; *left < 0 {
+	*left--
+	if *left < 0 {
 		return nil, errors.New("too large, with what its aliases stand for")
 	}
 	if node.Kind == yaml.AliasNode {

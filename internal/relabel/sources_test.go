@@ -5,6 +5,7 @@ package relabel
 
 import (
 	"bytes"
+	"flag"
 	"io"
 	"regexp"
 	"regexp/syntax"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 )
@@ -23,10 +23,11 @@ func argumentsOf(t *testing.T, p Profile, format string, flags ...string) (value
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, Render(&b, p, format))
-	app := kingpin.New("exporter", "").Terminate(nil).UsageWriter(io.Discard)
+	set := flag.NewFlagSet("exporter", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
 	parsed := map[string]*string{}
 	for _, f := range flags {
-		parsed[f] = app.Flag(f, "").String()
+		parsed[f] = set.String(f, "", "")
 	}
 	var args []string
 	for line := range strings.Lines(b.String()) {
@@ -38,8 +39,8 @@ func argumentsOf(t *testing.T, p Profile, format string, flags ...string) (value
 			args = append(args, line)
 		}
 	}
-	_, err := app.Parse(args)
-	require.NoError(t, err, "%q", args)
+	require.NoError(t, set.Parse(args), "%q", args)
+	require.Empty(t, set.Args())
 	values = map[string]string{}
 	for f, v := range parsed {
 		values[f] = *v
@@ -76,7 +77,7 @@ func TestTheDenyListOfKubeStateMetricsDeniesWhatTheProfileDrops(t *testing.T) {
 		values, left := argumentsOf(t, p, FormatKubeStateMetrics, "metric-denylist")
 		require.Empty(t, left)
 		var deny []*regexp.Regexp
-		for _, item := range strings.Split(values["metric-denylist"], ",") {
+		for item := range strings.SplitSeq(values["metric-denylist"], ",") {
 			deny = append(deny, regexp.MustCompile(item))
 		}
 		denied := 0

@@ -183,38 +183,46 @@ var layoutsOfVersions = []struct {
 	// These begin at 0.05, which goes: of versions before those that the rule is
 	// for, quantiles below 0.1 are at most 0.1 off.
 	{
-		"1.19 to 1.22", []string{"apiserver_request_duration_seconds"},
+		"1.19 to 1.22",
+		[]string{"apiserver_request_duration_seconds"},
 		[]float64{
 			0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5,
 			5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 		},
 	},
 	{
-		"1.23 to 1.35", []string{"apiserver_request_duration_seconds"},
+		"1.23 to 1.35",
+		[]string{"apiserver_request_duration_seconds"},
 		[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
 	},
 	{
-		"1.23 to 1.35", []string{"apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds"},
+		"1.23 to 1.35",
+		[]string{"apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds"},
 		[]float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
 	},
 	{
-		"to 1.23", []string{"etcd_request_duration_seconds"},
+		"to 1.23",
+		[]string{"etcd_request_duration_seconds"},
 		[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 15, 30, 60},
 	},
 	{
-		"1.24 to 1.35", []string{"etcd_request_duration_seconds"},
+		"1.24 to 1.35",
+		[]string{"etcd_request_duration_seconds"},
 		[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
 	},
 	{
-		"1.20 to 1.35", []string{"apiserver_flowcontrol_request_wait_duration_seconds", "apiserver_flowcontrol_request_execution_seconds"},
+		"1.20 to 1.35",
+		[]string{"apiserver_flowcontrol_request_wait_duration_seconds", "apiserver_flowcontrol_request_execution_seconds"},
 		[]float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30},
 	},
 	{
-		"all", []string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
+		"all",
+		[]string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
 		[]float64{1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10},
 	},
 	{
-		"all", []string{"scheduler_framework_extension_point_duration_seconds"},
+		"all",
+		[]string{"scheduler_framework_extension_point_duration_seconds"},
 		[]float64{0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048},
 	},
 }
