@@ -132,7 +132,6 @@ func apiserverRecommended() []Rule {
 				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_init_events_total",
 				"apiserver_resource_size_estimate_bytes", "apiserver_storage_events_received_total",
 				"apiserver_storage_list_(evaluated|fetched|returned)_objects_total", "apiserver_storage_list_total",
-				"apiserver_terminated_watchers_total",
 				"apiserver_watch_cache_(consistent_read_total|events_dispatched_total|events_received_total|initializations_total|resource_version)",
 				"apiserver_watch_events_total", "apiserver_selfrequest_total", "etcd_bookmark_counts", "etcd_requests_total", "watch_cache_capacity(_decrease_total|_increase_total)?"),
 			Reason: "one per type of object, custom resources included, mostly of the watch cache; nothing checked reads them, and etcd_request_duration_seconds_count has what etcd_requests_total has",
