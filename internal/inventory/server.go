@@ -73,7 +73,8 @@ func (s *Server) Query(ctx context.Context, query string) ([]Row, error) {
 		} `json:"result"`
 	}
 	limit := strconv.Itoa(s.MaxSeries + 1)
-	truncated, err := s.get(ctx, "query", url.Values{"query": {query}, "limit": {limit}, "timeout": {s.Timeout.String()}}, &data)
+	seconds := strconv.FormatFloat(s.Timeout.Seconds(), 'f', -1, 64)
+	truncated, err := s.get(ctx, "query", url.Values{"query": {query}, "limit": {limit}, "timeout": {seconds}}, &data)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +296,11 @@ func (s *Server) request(ctx context.Context, path string, params url.Values, in
 		Warnings []string        `json:"warnings"`
 		Data     json.RawMessage `json:"data"`
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&answer); err != nil {
+	text := &io.LimitedReader{R: res.Body, N: maxAnswer}
+	if err := json.NewDecoder(text).Decode(&answer); err != nil {
+		if text.N == 0 {
+			err = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
+		}
 		return false, fmt.Errorf("%s/api/v1/%s: %s, and no answer of Prometheus's API: %w", s, path, res.Status, err)
 	}
 	if answer.Status != "success" {

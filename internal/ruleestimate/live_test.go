@@ -315,3 +315,17 @@ func TestLiveCountsAreThoseOfTheRulesOnRandomSeries(t *testing.T) {
 		require.Equal(t, seriesByRule(want), seriesByRule(got), b.String())
 	}
 }
+
+func FuzzConfiguration(f *testing.F) {
+	f.Add("global: {scrape_interval: 15s}\nscrape_configs: [{job_name: one, scrape_interval: 1m}]")
+	f.Add("scrape_configs: [{job_name: x}]\nscrape_config_files: [a.yml]")
+	f.Fuzz(func(t *testing.T, text string) {
+		in := Intervals{ByJob: map[string]time.Duration{}, Default: time.Minute}
+		in.configured(text, []string{"one", "two"})
+		for job, d := range in.ByJob {
+			if d <= 0 {
+				t.Errorf("%s: %s", job, d)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ package rulesuggest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -85,7 +86,7 @@ func (r *Report) Write(w io.Writer) error {
 		return err
 	}
 	if !reflect.DeepEqual(again, p) {
-		return fmt.Errorf("the suggested rules are read as others than they are")
+		return errors.New("the suggested rules are read as others than they are")
 	}
 	_, err = w.Write(b.Bytes())
 	return err
