@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -138,7 +137,7 @@ func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes rulee
 	if err != nil {
 		return nil, err
 	}
-	in, notes := ruleestimate.LiveIntervals(ctx, &f.server, slices.Sorted(maps.Keys(counts.All)), f.interval)
+	in, notes := ruleestimate.LiveIntervals(ctx, &f.server, counts.Jobs(), f.interval)
 	counts.Notes = append(counts.Notes, notes...)
 	return ruleestimate.New(p, counts, in, ruleestimate.LiveSizes(ctx, &f.server, sizes)), nil
 }

@@ -186,6 +186,15 @@ func (e *Estimate) ExitCode() int {
 	return 0
 }
 
+// Jobs returns the jobs of which series were counted.
+func (c *Counts) Jobs() []string {
+	jobs := maps.Clone(c.All)
+	for _, byJob := range c.ByRule {
+		maps.Copy(jobs, byJob)
+	}
+	return slices.Sorted(maps.Keys(jobs))
+}
+
 // unknown notes why a rule's series could not be counted.
 func (c *Counts) unknown(rule int, format string, args ...any) {
 	if c.Unknown[rule] == "" {

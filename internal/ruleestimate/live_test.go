@@ -231,6 +231,7 @@ func TestRuleOfWhichTheServerSaysNothingIsUnknown(t *testing.T) {
 		require.Empty(t, c.Unknown[known])
 	}
 	require.Equal(t, []int{0, 28, 18, 16, 16, 0, 0}, seriesByRule(c))
+	require.Equal(t, []string{"one", "two"}, c.Jobs())
 	in, notes := LiveIntervals(context.Background(), s, []string{"one", "two", "three"}, 15*time.Second)
 	require.Equal(t, map[string]time.Duration{"one": time.Minute, "two": time.Minute}, in.ByJob)
 	require.Len(t, notes, 2)
