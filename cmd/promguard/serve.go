@@ -13,7 +13,6 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 	"go.uber.org/automaxprocs/maxprocs"
 
 	"github.com/promguard/promguard/internal/proxy"
+	"github.com/promguard/promguard/internal/upstream"
 )
 
 // Times of the HTTP servers. A request as a whole has the deadline of its class;
@@ -40,13 +40,13 @@ const (
 )
 
 type serveFlags struct {
-	upstream         string
+	upstreams        upstreamFlags
 	upstreamWait     time.Duration
-	upstreamKind     string
-	upstreamHTTP     string
 	listenAddress    string
 	telemetryAddress string
 	webConfig        string
+	externalURL      string
+	routePrefix      string
 	config           string
 	shutdownTimeout  time.Duration
 }
@@ -54,13 +54,13 @@ type serveFlags struct {
 func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcommand {
 	var f serveFlags
 	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
-	c.Flag("upstream.url", "Root URL of the server behind, without /api/v1, such as http://127.0.0.1:9090 or http://mimir/prometheus.").Required().StringVar(&f.upstream)
-	c.Flag("upstream.wait", "How long to wait at the start for the server behind to answer; 0s tries once.").Default("0s").DurationVar(&f.upstreamWait)
-	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(proxy.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(proxy.KindPrometheus)).StringVar(&f.upstreamKind)
-	c.Flag("upstream.http-config.file", "File with TLS and credentials for the server behind, in the format of Prometheus's HTTP clients.").StringVar(&f.upstreamHTTP)
+	f.upstreams.register(c)
+	c.Flag("upstream.wait", "How long to wait at the start for the server behind to answer, and end without; 0s starts without it.").Default("0s").DurationVar(&f.upstreamWait)
 	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
+	c.Flag("web.external-url", "URL under which clients reach the guard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
+	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus.").PlaceHolder("<path>").StringVar(&f.routePrefix)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
 	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
 	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
@@ -84,17 +84,13 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	signal.Notify(hup, syscall.SIGHUP) // Before the first load: a SIGHUP that early must not end the process.
 	defer signal.Stop(hup)
 
-	upstream, err := proxy.ParseUpstream(f.upstream)
+	upstreams, err := f.upstreams.parse()
 	if err != nil {
 		return err
 	}
-	kind, err := proxy.ParseKind(f.upstreamKind)
+	prefix, err := routePrefix(f.externalURL, f.routePrefix)
 	if err != nil {
-		return fmt.Errorf("--upstream.kind: %w", err)
-	}
-	transport, err := newTransport(f.upstreamHTTP)
-	if err != nil {
-		return fmt.Errorf("--upstream.http-config.file: %w", err)
+		return err
 	}
 	if err := web.Validate(f.webConfig); err != nil {
 		return fmt.Errorf("--web.config.file: %w", err)
@@ -116,22 +112,26 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	}
 	defer telemetry.Close()
 
-	p := proxy.New(proxy.Options{Upstream: upstream, Kind: kind, Transport: transport, Policy: policy, Registerer: reg, Logger: logger})
+	upstreams.Registerer, upstreams.Logger = reg, logger
+	p := proxy.New(proxy.Options{
+		Pool: upstream.NewPool(upstreams), Kind: upstreams.Kind, Transport: upstreams.Transport, RoutePrefix: prefix,
+		Policy: policy, Registerer: reg, Logger: logger,
+	})
 	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
 	defer r.close()
-	if err := waitUpstream(p, f.upstreamWait); err != nil {
+	if err := waitUpstream(p, f.upstreamWait, logger); err != nil {
 		return err
 	}
 	if _, err := maxprocs.Set(); err != nil {
 		logger.Warn("GOMAXPROCS not set from the CPU quota", "err", err)
 	}
-	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", upstream.Redacted())
+	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs))
 
 	var g run.Group
 	g.Add(run.SignalHandler(context.Background(), os.Interrupt, syscall.SIGTERM))
 	addReloads(&g, r, hup)
 	addProbes(&g, p)
-	addServer(&g, f, p, listener, logger)
+	addServer(&g, f, p, prefix, listener, logger)
 	addTelemetry(&g, p, r, reg, telemetry, logger)
 	return g.Run()
 }
@@ -149,14 +149,15 @@ func newTransport(file string) (http.RoundTripper, error) {
 	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second))
 }
 
-func waitUpstream(p *proxy.Proxy, wait time.Duration) error {
+// waitUpstream looks at the servers behind, and waits for one to answer if it is to.
+func waitUpstream(p *proxy.Proxy, wait time.Duration, logger *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := p.WaitUpstream(ctx, wait); err != nil {
 		if ctx.Err() != nil { // Whatever the probe made of that.
 			return stoppedWaiting{context.Cause(ctx)}
 		}
-		return fmt.Errorf("--upstream.url: %w (start it first, or give it time with --upstream.wait)", err)
+		return startError(err, wait, logger)
 	}
 	return nil
 }
@@ -183,13 +184,12 @@ func newRegistry() *prometheus.Registry {
 func addProbes(g *run.Group, p *proxy.Proxy) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.Add(func() error {
-		p.RunProbes(ctx)
-		return nil
+		return asStartError(p.RunProbes(ctx))
 	}, func(error) { cancel() })
 }
 
-func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, l net.Listener, logger *slog.Logger) {
-	srv := newServer(apiHandler(p), logger)
+func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, prefix string, l net.Listener, logger *slog.Logger) {
+	srv := newServer(apiHandler(p, prefix), logger)
 	g.Add(func() error {
 		return web.ServeMultiple([]net.Listener{l}, srv, &web.FlagConfig{WebConfigFile: &f.webConfig}, logger)
 	}, func(error) {
@@ -223,14 +223,14 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 }
 
 // apiHandler is no http.ServeMux, which would clean paths and redirect.
-func apiHandler(p *proxy.Proxy) http.Handler {
+func apiHandler(p *proxy.Proxy, prefix string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			switch r.URL.Path {
-			case "/-/healthy":
+			case prefix + "/-/healthy":
 				proxy.HandleHealthy(w, r)
 				return
-			case "/-/ready":
+			case prefix + "/-/ready":
 				p.HandleReady(w, r)
 				return
 			}

@@ -46,7 +46,7 @@ func (p *Proxy) admitted(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := p.transport.RoundTrip(req)
+	res, err := p.send(req)
 	if err != nil {
 		release()
 		return nil, err

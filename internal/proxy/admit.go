@@ -19,9 +19,10 @@ func (p *Proxy) judge(q *request, who querylimit.Subject, rules *querylimit.Rule
 		return querylimit.Verdict{Policy: rules.Tenant(who.Tenant)}, nil
 	}
 	param, texts := q.promQL()
+	assumed := p.pool.Assumed()
 	v, err := rules.Judge(p.analyzer, &querylimit.Request{
 		Endpoint: q.endpoint.Endpoint, Who: who, Texts: texts,
-		Start: q.when.start, End: q.when.end, Given: q.when.given, Step: q.when.step, Lookback: q.when.lookback,
+		Start: q.when.start, End: q.when.end, Given: q.when.given, Step: q.when.step, Lookback: q.lookback(assumed), SubqueryStep: assumed.SubqueryStep,
 		Limit: q.limit,
 	}, time.Now())
 	for _, r := range v.Refusals {

@@ -92,6 +92,7 @@ type router struct {
 	static map[string]*endpoint
 	values *endpoint // label/:name/values
 	open   string    // what to tell who asked for something else
+	prefix string    // of all paths
 }
 
 func newRouter(kind Kind) *router {
@@ -116,10 +117,14 @@ func (r *router) find(u *url.URL) (e *endpoint, label string) {
 	if strings.Contains(u.RawPath, "%2f") || strings.Contains(u.RawPath, "%2F") {
 		return nil, ""
 	}
-	if e, ok := r.static[u.Path]; ok {
+	path, ok := strings.CutPrefix(u.Path, r.prefix)
+	if !ok {
+		return nil, ""
+	}
+	if e, ok := r.static[path]; ok {
 		return e, ""
 	}
-	label, ok := strings.CutPrefix(u.Path, labelPrefix)
+	label, ok = strings.CutPrefix(path, labelPrefix)
 	if !ok {
 		return nil, ""
 	}

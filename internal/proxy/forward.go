@@ -93,10 +93,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	q := x.request
 	out := pr.Out
 	decoded, escaped := q.path()
-	out.URL = &url.URL{Scheme: p.upstream.Scheme, Host: p.upstream.Host, Path: p.basePath + decoded}
-	if escaped != "" {
-		out.URL.RawPath = strings.TrimSuffix(p.upstream.EscapedPath(), "/") + escaped
-	}
+	out.URL = &url.URL{Path: decoded, RawPath: escaped} // Of which server, send decides.
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
 	for _, name := range droppedHeaders {
@@ -226,6 +223,8 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		refusal := asRefusal(err)
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), refusal)
+	case asUnavailable(err) != nil:
+		p.upstreamError(w, reasonUnavailable, err, fmt.Errorf("%w; try again in some seconds", err))
 	case errors.Is(err, errRedirect):
 		p.upstreamError(w, reasonRedirect, err, errors.New(
 			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))

@@ -7,18 +7,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/promguard/promguard/internal/upstream"
 )
 
 // Kind is what the server behind is. It decides which parameters besides those of
 // Prometheus are passed on.
-type Kind string
+type Kind = upstream.Kind
 
 // The kinds.
 const (
-	KindPrometheus      Kind = "prometheus"
-	KindThanos          Kind = "thanos"
-	KindMimir           Kind = "mimir"
-	KindVictoriaMetrics Kind = "victoriametrics"
+	KindPrometheus      = upstream.KindPrometheus
+	KindThanos          = upstream.KindThanos
+	KindMimir           = upstream.KindMimir
+	KindVictoriaMetrics = upstream.KindVictoriaMetrics
 )
 
 // Kinds returns every kind.

@@ -23,6 +23,7 @@ const statusClientGone = 499
 // Reasons of promguard_upstream_errors_total.
 const (
 	reasonUnreachable = "unreachable" // no answer, or not HTTP
+	reasonUnavailable = "unavailable" // none of several servers is ready
 	reasonDeadline    = "deadline"    // the deadline passed, before or after the headers
 	reasonRedirect    = "redirect"    // a redirect, which is not passed on
 	reasonTruncated   = "truncated"   // the connection broke inside the body
@@ -48,7 +49,7 @@ type metrics struct {
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
 	waited        [admission.NumClasses]prometheus.Observer
-	upstreamUp    prometheus.Gauge
+	resent        *prometheus.CounterVec
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
 }
 
@@ -84,11 +85,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		logLost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_query_log_lost_total", Help: "Requests that could not be written to the query log.",
 		}),
-		upstreamUp: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "promguard_upstream_up", Help: "1 if the last probe of the upstream server got an answer over HTTP, else 0.",
-		}),
+		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.upstreamUp)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
 	m.precreate()
 	return m
 }
@@ -150,8 +149,11 @@ func (m *metrics) precreate() {
 	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonSaturated, reasonTenantSaturated} {
 		m.rejected.WithLabelValues(reason)
 	}
-	for _, reason := range []string{reasonUnreachable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded} {
+	for _, reason := range []string{reasonUnreachable, reasonUnavailable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded} {
 		m.upstream.WithLabelValues(reason)
+	}
+	for _, reason := range []string{resentUnsent, resentNotReady, resentLight} {
+		m.resent.WithLabelValues(reason)
 	}
 }
 

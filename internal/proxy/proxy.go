@@ -21,15 +21,22 @@ import (
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/upstream"
 )
 
 // Options is what a Proxy is built from.
 type Options struct {
 	// Upstream is the root of the server behind, without /api/v1; it may have a
-	// path. Required; see ParseUpstream.
+	// path. Required without Pool; see ParseUpstream.
 	Upstream *url.URL
+	// Pool has the servers behind; nil means Upstream alone, which is not asked
+	// what it is.
+	Pool *upstream.Pool
 	// Kind is what the server behind is; empty means KindPrometheus.
 	Kind Kind
+	// RoutePrefix is the path below which the API is served, such as /prometheus;
+	// empty means the root.
+	RoutePrefix string
 	// Policy is the first policy; SetPolicy replaces it. Required.
 	Policy Policy
 	// Registerer takes the metrics. Required.
@@ -65,8 +72,7 @@ const queryCacheBytes = 32 << 20
 
 // Proxy is an http.Handler and safe for concurrent use.
 type Proxy struct {
-	upstream  *url.URL
-	basePath  string // of upstream, without a slash at its end
+	pool      *upstream.Pool
 	policy    atomic.Pointer[Policy]
 	router    *router
 	analyzer  *querylimit.Analyzer
@@ -84,8 +90,7 @@ type Proxy struct {
 // New returns a proxy. It sends nothing yet.
 func New(o Options) *Proxy {
 	p := &Proxy{
-		upstream:     o.Upstream,
-		basePath:     strings.TrimSuffix(o.Upstream.Path, "/"),
+		pool:         o.Pool,
 		router:       newRouter(o.Kind),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
@@ -103,6 +108,12 @@ func New(o Options) *Proxy {
 	if p.stallTimeout == 0 {
 		p.stallTimeout = 30 * time.Second
 	}
+	if p.pool == nil {
+		p.pool = upstream.NewPool(upstream.Options{
+			URLs: []*url.URL{o.Upstream}, Kind: o.Kind, Transport: p.transport, Registerer: o.Registerer, Logger: o.Logger,
+		})
+	}
+	p.router.prefix = o.RoutePrefix
 	p.admission = admission.New(o.Policy.Admission)
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
@@ -201,7 +212,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if e == nil {
 		return nil, &apiError{
 			http.StatusNotFound, typeNotFound, "not_found",
-			fmt.Errorf("%q is not open here: promguard serves %s{%s}", shorten(r.URL.Path), apiPrefix, p.router.open),
+			fmt.Errorf("%q is not open here: promguard serves %s{%s}", shorten(r.URL.Path), p.router.prefix+apiPrefix, p.router.open),
 		}
 	}
 	if !e.allows(r.Method) {

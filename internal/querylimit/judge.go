@@ -19,8 +19,9 @@ type Request struct {
 	// both are its time, and Given says that it has one.
 	Start, End time.Time
 	Given      bool
-	// Step and Lookback are 0 where the request has none.
-	Step, Lookback time.Duration
+	// Step and Lookback are 0 where the request has none. SubqueryStep is what the
+	// server takes for a subquery without one; 0 means DefaultSubqueryStep.
+	Step, Lookback, SubqueryStep time.Duration
 	// Limit is the parameter of that name: 0 for all, negative for none given.
 	Limit int
 }
@@ -119,7 +120,7 @@ func (r *Request) parse(a *Analyzer, p *Policy) ([]*Query, Refusals, error) {
 
 // Evaluation returns when the request is evaluated.
 func (r *Request) Evaluation(now time.Time) Evaluation {
-	e := Evaluation{Start: r.Start, End: r.End, Step: r.Step, Lookback: r.Lookback}
+	e := Evaluation{Start: r.Start, End: r.End, Step: r.Step, Lookback: r.Lookback, SubqueryStep: r.SubqueryStep}
 	if !r.Given {
 		e.Start, e.End = now, now
 	}

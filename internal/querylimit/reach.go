@@ -19,6 +19,9 @@ type Evaluation struct {
 	Step time.Duration
 	// Lookback is how old a sample may be to count; 0 means DefaultLookback.
 	Lookback time.Duration
+	// SubqueryStep is the step of a subquery without one; 0 means
+	// DefaultSubqueryStep.
+	SubqueryStep time.Duration
 }
 
 // Defaults of Prometheus, which the server behind may have changed: of
@@ -26,8 +29,15 @@ type Evaluation struct {
 // global.evaluation_interval.
 const (
 	DefaultLookback     = 5 * time.Minute
-	defaultSubqueryStep = time.Minute
+	DefaultSubqueryStep = time.Minute
 )
+
+func (e *Evaluation) subqueryStep() time.Duration {
+	if e.SubqueryStep > 0 {
+		return e.SubqueryStep
+	}
+	return DefaultSubqueryStep
+}
 
 func (e *Evaluation) lookback() time.Duration {
 	if e.Lookback > 0 {
@@ -161,7 +171,7 @@ func (q *Query) subqueryPoints(e Evaluation) int {
 	for _, s := range list {
 		step := s.step
 		if step <= 0 {
-			step = defaultSubqueryStep
+			step = e.subqueryStep()
 		}
 		span := s.ranges
 		if !s.pinned {

@@ -1,0 +1,128 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/upstream"
+)
+
+// Reasons of promguard_upstream_resent_total: why a request may go to a second
+// server.
+const (
+	resentUnsent   = "not_sent"  // there was no connection to the first
+	resentNotReady = "not_ready" // the first said that it is not ready
+	resentLight    = "light"     // the first broke, and not because of this request
+)
+
+// lightResults is how many results a list may have for its request to be sent
+// again.
+const lightResults = 10_000
+
+// light reports whether a request cannot be what broke a server. PromQL never is:
+// nobody knows how many series a selector has.
+func (x *exchange) light() bool {
+	switch e := x.request.endpoint; {
+	case e.Class == querylimit.ClassStatus:
+		return true
+	case e.Class != querylimit.ClassMetadata:
+		return false
+	case e.Results == nil:
+		return true // Of what is scraped, or of the text of a query alone.
+	}
+	limit, err := strconv.Atoi(x.request.get("limit"))
+	return err == nil && limit > 0 && limit <= lightResults
+}
+
+// lookback is that of the request, or that which the servers have.
+func (q *request) lookback(assumed upstream.Assumptions) time.Duration {
+	if q.when.lookback > 0 {
+		return q.when.lookback
+	}
+	return assumed.Lookback
+}
+
+// send sends a request to the server that is read from. If that fails before the
+// first byte of an answer, and the server has not worked on it or the request is
+// light, another server gets it, once.
+func (p *Proxy) send(req *http.Request) (*http.Response, error) {
+	x := exchangeOf(req.Context())
+	status := x.request.endpoint.Class == querylimit.ClassStatus
+	first, err := p.pool.Pick(status)
+	if err != nil {
+		return nil, err
+	}
+	path := req.URL
+	req.URL = first.Resolve(path)
+	res, err := p.transport.RoundTrip(req)
+	if p.pool.Alone() || req.Context().Err() != nil {
+		return res, err
+	}
+	reason := p.failure(x, first, res, err)
+	if reason == "" {
+		return res, err
+	}
+	second := p.pool.Other(first)
+	switch {
+	case second == nil && reason == resentUnsent:
+		return nil, p.pool.Unavailable()
+	case second == nil:
+		return res, err
+	}
+	if res != nil {
+		_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // So that the connection can be used again.
+		_ = res.Body.Close()
+	}
+	p.metrics.resent.WithLabelValues(reason).Inc()
+	again, err := anew(req)
+	if err != nil {
+		return nil, err
+	}
+	again.URL = second.Resolve(path)
+	return p.transport.RoundTrip(again)
+}
+
+// failure tells the pool what an answer, or none, says about a server, and returns
+// why the request may go to another one, or "".
+func (p *Proxy) failure(x *exchange, s *upstream.Server, res *http.Response, err error) string {
+	switch op, _ := errors.AsType[*net.OpError](err); {
+	case err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("X-Prometheus-Stopping") != "":
+		p.pool.Failed(s, upstream.NotReady) // It works on nothing then.
+		return resentNotReady
+	case err == nil:
+		return ""
+	case op != nil && op.Op == "dial":
+		p.pool.Failed(s, upstream.Away)
+		return resentUnsent
+	}
+	p.pool.Suspect(s)
+	if x.light() {
+		return resentLight
+	}
+	return ""
+}
+
+// anew returns the request for another try, with its body.
+func anew(req *http.Request) (*http.Request, error) {
+	again := req.Clone(req.Context())
+	if req.GetBody == nil {
+		again.Body = once{}
+		return again, nil
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err
+}
+
+func asUnavailable(err error) *upstream.Unavailable {
+	unavailable, _ := errors.AsType[*upstream.Unavailable](err)
+	return unavailable
+}

@@ -1,0 +1,141 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/promslog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/upstream"
+)
+
+var (
+	errDial  = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	errReset = &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+)
+
+// pair is a Proxy in front of the servers a and b, which are both ready. The first
+// answers a request by broken, the second by whole.
+type pair struct {
+	*Proxy
+
+	sent []string // host and body of each request
+	reg  *prometheus.Registry
+}
+
+func newPair(t *testing.T, broken func() (*http.Response, error)) *pair {
+	t.Helper()
+	p := &pair{reg: prometheus.NewRegistry()}
+	transport := roundTrip(func(req *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(req.Body)
+		require.NoError(t, err)
+		p.sent = append(p.sent, req.URL.Host+req.URL.Path+" "+string(body))
+		if req.URL.Host == "a" && broken != nil {
+			res, err := broken()
+			if res != nil {
+				res.Request = req
+			}
+			return res, err
+		}
+		return textResponse(req, strings.NewReader(`{"status":"success"}`)), nil
+	})
+	looks := roundTrip(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
+	})
+	pool := upstream.NewPool(upstream.Options{
+		URLs:      []*url.URL{{Scheme: "http", Host: "a", Path: "/one"}, {Scheme: "http", Host: "b", Path: "/two/"}},
+		Transport: looks, Registerer: p.reg, Logger: promslog.NewNopLogger(),
+	})
+	require.NoError(t, pool.Check(t.Context()))
+	p.Proxy = New(Options{Pool: pool, Policy: newPolicy(t, nil), Registerer: p.reg, Logger: promslog.NewNopLogger(), Transport: transport})
+	return p
+}
+
+func TestFailedRequestGoesToTheOtherServerOnlyIfItCannotBeTheCause(t *testing.T) {
+	unsent := func() (*http.Response, error) { return nil, errDial }
+	reset := func() (*http.Response, error) { return nil, errReset }
+	answers := func(code int, header ...string) func() (*http.Response, error) {
+		return func() (*http.Response, error) {
+			h := http.Header{}
+			for _, name := range header {
+				h.Set(name, "false")
+			}
+			return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}, nil
+		}
+	}
+	const heavy, light = "/api/v1/query?query=up", "/api/v1/labels?limit=100"
+	for name, tc := range map[string]struct {
+		broken func() (*http.Response, error)
+		target string
+		again  string // the reason; "" if it is not sent again
+		code   int
+	}{
+		"refused, heavy":                         {unsent, heavy, resentUnsent, 200},
+		"refused, light":                         {unsent, light, resentUnsent, 200},
+		"not ready, heavy":                       {answers(503, "X-Prometheus-Stopping"), heavy, resentNotReady, 200},
+		"reset, heavy":                           {reset, heavy, "", 503},
+		"reset, a range":                         {reset, "/api/v1/query_range?query=up&start=0&end=1&step=1", "", 503},
+		"reset, exemplars":                       {reset, "/api/v1/query_exemplars?query=up&start=0&end=1", "", 503},
+		"reset, all series":                      {reset, "/api/v1/series?match[]=up", "", 503},
+		"reset, too many series":                 {reset, "/api/v1/series?match[]=up&limit=10001", "", 503},
+		"reset, some series":                     {reset, "/api/v1/series?match[]=up&limit=10000", resentLight, 200},
+		"reset, light":                           {reset, light, resentLight, 200},
+		"reset, status":                          {reset, "/api/v1/status/buildinfo", resentLight, 200},
+		"reset, formatting":                      {reset, "/api/v1/format_query?query=up", resentLight, 200},
+		"overloaded, light":                      {answers(503, "Retry-After"), light, "", 503},
+		"an error of its own, light":             {answers(500), light, "", 500},
+		"the answer to a bad query is an answer": {answers(422), heavy, "", 422},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, tc.broken)
+			require.Equal(t, tc.code, ask(t.Context(), p.Proxy, tc.target).Code)
+			path, _, _ := strings.Cut(tc.target, "?")
+			want := []string{"a/one" + path + " "}
+			if tc.again != "" {
+				want = append(want, "b/two"+path+" ")
+				g := guard{reg: p.reg}
+				require.Equal(t, 1.0, g.value(t, "promguard_upstream_resent_total", tc.again))
+			}
+			require.Equal(t, want, p.sent)
+			if tc.again == resentUnsent || tc.again == resentNotReady {
+				ask(t.Context(), p.Proxy, tc.target)
+				require.Equal(t, append(want, "b/two"+path+" "), p.sent, "the next one goes there at once")
+			}
+		})
+	}
+}
+
+func TestFormIsWholeWhenItIsSentAgain(t *testing.T) {
+	p := newPair(t, func() (*http.Response, error) { return nil, errDial })
+	req := newRequest(t, http.MethodPost, "", "query", "query=up&time=7")
+	rec := httptest.NewRecorder()
+	p.ServeHTTP(rec, req)
+	require.Equal(t, 200, rec.Code)
+	require.Equal(t, []string{"a/one/api/v1/query query=up&time=7", "b/two/api/v1/query query=up&time=7"}, p.sent)
+}
+
+func TestWithoutAnyServerTheErrorSaysHowEachIs(t *testing.T) {
+	p := newPair(t, func() (*http.Response, error) { return nil, errDial })
+	require.Equal(t, 200, ask(t.Context(), p.Proxy, "/api/v1/query?query=up").Code)
+	b, err := p.pool.Pick(false)
+	require.NoError(t, err)
+	p.pool.Failed(b, upstream.NotReady)
+	rec := ask(t.Context(), p.Proxy, "/api/v1/query?query=up")
+	require.Equal(t, 503, rec.Code)
+	require.Equal(t, "5", rec.Header().Get("Retry-After"))
+	require.JSONEq(t, `{"status":"error","errorType":"unavailable","error":"no server behind is ready: upstream 1 does not answer, upstream 2 is not ready; try again in some seconds"}`, rec.Body.String())
+	require.Equal(t, 200, ask(t.Context(), p.Proxy, "/api/v1/status/walreplay").Code, "what a server answers in any state")
+	g := guard{reg: p.reg}
+	require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnavailable))
+}

@@ -1,0 +1,294 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// Options is what a Pool is built from.
+type Options struct {
+	// URLs are the roots of the servers, at least one.
+	URLs []*url.URL
+	// Kind is what all of them are.
+	Kind Kind
+	// Transport carries what the pool asks them. Required.
+	Transport http.RoundTripper
+	// Probe says what to do about a server that is not what the guard takes it
+	// for. The zero value does not ask.
+	Probe ProbeMode
+	// StaleAfter is how much older than that of another server the newest sample
+	// of a server may be; 0 does not look. Only servers of Prometheus tell.
+	StaleAfter time.Duration
+	// Registerer takes the metrics. Required.
+	Registerer prometheus.Registerer
+	// Logger is required.
+	Logger *slog.Logger
+}
+
+// settleAfter is how long a server must have been ready before reads go back to
+// it, while there is another: one that comes and goes would make graphs flip.
+const settleAfter = 30 * time.Second
+
+// Pool is safe for concurrent use.
+type Pool struct {
+	servers    []*Server
+	kind       Kind
+	transport  http.RoundTripper
+	mode       ProbeMode
+	staleAfter time.Duration
+	logger     *slog.Logger
+	metrics    *metrics
+
+	mu      sync.Mutex // guards what servers say of themselves
+	chosen  atomic.Pointer[Server]
+	assumed atomic.Pointer[Assumptions]
+}
+
+// NewPool returns a pool. It asks nothing yet; the first server is read from
+// until more is known.
+func NewPool(o Options) *Pool {
+	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger}
+	if p.kind == "" {
+		p.kind = KindPrometheus
+	}
+	for _, u := range o.URLs {
+		p.servers = append(p.servers, newServer(u))
+	}
+	p.metrics = newMetrics(o.Registerer, p.servers)
+	p.chosen.Store(p.servers[0])
+	p.assume()
+	return p
+}
+
+// String names the servers.
+func (p *Pool) String() string {
+	names := make([]string, len(p.servers))
+	for i, s := range p.servers {
+		names[i] = s.name
+	}
+	return fmt.Sprint(names)
+}
+
+// Alone reports whether there is no other server to turn to.
+func (p *Pool) Alone() bool { return len(p.servers) == 1 }
+
+// Pick returns the server to read from. The error is an *Unavailable. Where there
+// is one server only it is always that one: what it cannot do, it says itself.
+// With unready, a server that only answers will do.
+func (p *Pool) Pick(unready bool) (*Server, error) {
+	if s := p.chosen.Load(); s != nil {
+		return s, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servers {
+		if unready && s.state != Away {
+			return s, nil
+		}
+	}
+	return nil, p.unavailable()
+}
+
+// Other returns a server that can be read from besides s, or nil.
+func (p *Pool) Other(s *Server) *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	var best *Server
+	for _, other := range p.servers {
+		if other != s && p.rank(other, now) < unfit && (best == nil || p.before(other, best, now)) {
+			best = other
+		}
+	}
+	return best
+}
+
+// Unavailable says why no server can be read from.
+func (p *Pool) Unavailable() *Unavailable {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unavailable()
+}
+
+// Suspect has a server looked at now.
+func (p *Pool) Suspect(s *Server) {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Failed notes what a request found out about a server, before the next look
+// does.
+func (p *Pool) Failed(s *Server, state State) {
+	if p.Alone() {
+		return
+	}
+	p.mu.Lock()
+	p.set(s, state, "", time.Now())
+	p.choose(time.Now())
+	p.mu.Unlock()
+	p.Suspect(s)
+}
+
+// set changes the state of a server, and says so.
+func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
+	before := s.state
+	s.state, s.detail = state, detail
+	if state == before {
+		return
+	}
+	if state == Ready && before != Unknown {
+		s.readySince = now
+	}
+	if state != Ready {
+		s.factsAt, s.newestAt, s.newest = time.Time{}, time.Time{}, newest{} // It may come back as another.
+	}
+	switch {
+	case state != Ready:
+		p.logger.Warn("Upstream server "+describe(state, ""), "server", s.name, "state", state, "detail", detail)
+	case before != Unknown:
+		p.logger.Info("Upstream server is ready again", "server", s.name)
+	}
+}
+
+// choose finds the server to read from: one that is ready, of several the one
+// that runs longest. It has the fewest gaps, and all guards agree on it.
+func (p *Pool) choose(now time.Time) {
+	var best *Server
+	for _, s := range p.servers {
+		if p.Alone() || p.rank(s, now) < unfit && (best == nil || p.before(s, best, now)) {
+			best = s
+		}
+	}
+	old := p.chosen.Swap(best)
+	if old != best {
+		p.metrics.switches.Inc()
+		p.logger.Info("Reads go to another upstream server", "from", text(old), "to", text(best))
+	}
+	p.metrics.observe(p, best)
+}
+
+func text(s *Server) string {
+	if s == nil {
+		return "none"
+	}
+	return s.name
+}
+
+// unfit is the rank of a server that cannot be read from.
+const unfit = 3
+
+func (p *Pool) rank(s *Server, now time.Time) int {
+	switch state := p.effective(s); {
+	case state == Ready && now.Sub(s.readySince) >= settleAfter:
+		return 0
+	case state == Ready:
+		return 1
+	case state == Stale:
+		return 2
+	default:
+		return unfit
+	}
+}
+
+// before reports whether a is to be read from rather than b, which stands before
+// it in the configuration.
+func (p *Pool) before(a, b *Server, now time.Time) bool {
+	if c := cmp.Compare(p.rank(a, now), p.rank(b, now)); c != 0 {
+		return c < 0
+	}
+	x, y := a.started(), b.started()
+	if x.IsZero() || y.IsZero() {
+		return y.IsZero() && !x.IsZero()
+	}
+	return x.Before(y)
+}
+
+func (s *Server) started() time.Time {
+	if s.facts == nil {
+		return time.Time{}
+	}
+	return s.facts.Started
+}
+
+// LastAnswer returns when one of the servers last answered over HTTP; zero for
+// never.
+func (p *Pool) LastAnswer() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.MaxFunc(p.servers, func(a, b *Server) int { return a.lastAnswer.Compare(b.lastAnswer) }).lastAnswer
+}
+
+// Check looks at every server once. It returns the error of the first if none
+// answers, or that of a server which is not what the guard takes it for.
+func (p *Pool) Check(ctx context.Context) error {
+	errs := make([]error, len(p.servers))
+	var g errgroup.Group
+	for i, s := range p.servers {
+		g.Go(func() error {
+			var fatal error
+			errs[i], fatal = p.check(ctx, s)
+			return fatal
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if slices.Contains(errs, nil) {
+		return nil
+	}
+	return errs[0]
+}
+
+// Run looks at the servers until ctx is done. It returns earlier with an error if
+// a server that had not answered before is not what the guard takes it for.
+func (p *Pool) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range p.servers {
+		g.Go(func() error { return p.watch(ctx, s) })
+	}
+	return g.Wait()
+}
+
+func (p *Pool) watch(ctx context.Context, s *Server) error {
+	for {
+		timer := time.NewTimer(p.pause(s))
+		select {
+		case <-timer.C:
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, fatal := p.check(ctx, s); fatal != nil {
+			return fatal
+		}
+	}
+}
+
+// pause is how long to wait before the next look at a server.
+func (p *Pool) pause(s *Server) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.state == Ready || p.Alone() {
+		return lookEvery
+	}
+	return lookEveryUnready
+}
