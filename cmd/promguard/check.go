@@ -15,9 +15,16 @@ import (
 
 func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 	check := app.Command("check", "Check files without serving.")
-	clause := check.Command("config", "Check policy files; exit 1 if one of them would be refused.")
-	files := clause.Arg("file", "Policy file, such as promguard.yml.").Required().Strings()
-	return []subcommand{{clause, func() error { return checkConfig(*files, stdout) }}}
+	clause := check.Command("config", "Check policy files, and what servers say of themselves; exit 1 if one of them would be refused.")
+	files := clause.Arg("file", "Policy file, such as promguard.yml.").Strings()
+	var f inspectFlags
+	f.register(clause)
+	return []subcommand{{clause, func() error {
+		if len(*files) == 0 && len(f.urls) == 0 {
+			return errors.New("check config needs a policy file, --upstream, or both")
+		}
+		return together(checkConfig(*files, stdout), f.inspect(*files, stdout))
+	}}}
 }
 
 func checkConfig(files []string, stdout io.Writer) error {
