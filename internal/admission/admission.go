@@ -29,6 +29,8 @@ const (
 	Panels
 	// Metadata is what autocompletion and variables read.
 	Metadata
+	// Bulk is what machines read in large pieces: federation and remote read.
+	Bulk
 	// Rest is everything else.
 	Rest
 
@@ -36,10 +38,10 @@ const (
 	NumClasses
 )
 
-var classNames = [NumClasses]string{"alerts", "panels", "metadata", "rest"}
+var classNames = [NumClasses]string{"alerts", "panels", "metadata", "bulk", "rest"}
 
 // Classes returns every class.
-func Classes() []Class { return []Class{Alerts, Panels, Metadata, Rest} }
+func Classes() []Class { return []Class{Alerts, Panels, Metadata, Bulk, Rest} }
 
 // String returns the name used in metrics and in the configuration.
 func (c Class) String() string { return classNames[c] }
@@ -69,12 +71,12 @@ type Options struct {
 	Classes [NumClasses]ClassOptions
 }
 
-// DefaultOptions returns options that admit everything, with the weights of
-// classes and the queue that apply once Max is set.
+// DefaultOptions returns options that admit everything but more than four of Bulk
+// at a time, with the weights of classes and the queue that apply once Max is set.
 func DefaultOptions() Options {
 	return Options{
 		Queue: 200, TenantQueue: 100, Wait: 10 * time.Second,
-		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Panels: {Weight: 4}, Metadata: {Weight: 2}, Rest: {Weight: 1}},
+		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Panels: {Weight: 4}, Metadata: {Weight: 2}, Bulk: {Weight: 1, Max: 4}, Rest: {Weight: 1}},
 	}
 }
 
@@ -108,6 +110,9 @@ type Refusal struct {
 	// Tenant is set if the tenant has all that it may have, and not set if the
 	// server has.
 	Tenant bool
+	// Class is set, if the tenant has not, to the class that has all that it may
+	// have.
+	Class *Class
 	// Queued is set if the request has waited as long as it may; otherwise the
 	// queue was full, or the request had to make room in it.
 	Queued bool
@@ -119,8 +124,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string {
 	who := "the server"
-	if r.Tenant {
+	switch {
+	case r.Tenant:
 		who = "the tenant"
+	case r.Class != nil:
+		who = "the class " + r.Class.String()
 	}
 	text := fmt.Sprintf("%s has %d requests in flight, which is all that may be", who, r.Limit)
 	if r.Queued {
@@ -205,7 +213,7 @@ func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (r
 		return c.releaseOnce(tenant, class), nil
 	}
 	if !c.makeRoom(t, class) {
-		refusal := c.refusal(t, tenant)
+		refusal := c.refusal(t, tenant, class)
 		c.forget(tenant, t)
 		c.mu.Unlock()
 		return nil, refusal
@@ -247,7 +255,7 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, te
 	}
 	c.dequeue(t, class, w)
 	if err == nil {
-		refusal := c.refusal(t, tenant)
+		refusal := c.refusal(t, tenant, class)
 		refusal.Queued, refusal.Waited = true, wait
 		err = refusal
 	}
@@ -302,16 +310,19 @@ func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, 
 	newest := func(q *tenantQueue) *waiter { return q.waiters[len(q.waiters)-1] }
 	q := slices.MaxFunc(queues, func(a, b *tenantQueue) int { return cmp.Compare(newest(a).seq, newest(b).seq) })
 	w, t := newest(q), c.tenants[q.name]
-	w.refused = c.refusal(t, q.name)
+	w.refused = c.refusal(t, q.name, class)
 	c.dequeue(t, class, w)
 	close(w.done)
 	return q.name, t
 }
 
 // refusal says what keeps a request out: the narrower bound, if both do.
-func (c *Controller) refusal(t *tenantState, tenant string) *Refusal {
+func (c *Controller) refusal(t *tenantState, tenant string, class Class) *Refusal {
 	if most := c.opts.tenantMax(tenant); most > 0 && t.held >= most {
 		return &Refusal{Tenant: true, Limit: most}
+	}
+	if most := c.opts.Classes[class].Max; most > 0 && c.classes[class].held >= most {
+		return &Refusal{Class: &class, Limit: most}
 	}
 	return &Refusal{Limit: c.opts.Max}
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// whether identical ones are sent once.
 	Admission admission.Options
 	Collapse  bool
+	// Open names the endpoints that are open besides those that always are.
+	Open []string
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
 	// Hash is the SHA-256 of the bytes of the file; of nothing without a file.
@@ -128,7 +130,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Open: f.open, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -160,6 +162,7 @@ type file struct {
 	tenantHeader string
 	admission    admission.Options
 	collapse     bool
+	open         []string
 	queryLog     querylog.Options
 }
 
@@ -187,6 +190,7 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 			})
 		},
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
+		"open":      func(n *yaml.Node) { f.open = decodeOpen(d, n) },
 		"query_log": func(n *yaml.Node) {
 			d.keys(n, keys{
 				"file":        func(n *yaml.Node) { f.queryLog.File = d.text(n) },

@@ -187,6 +187,7 @@ func (d *limitsDecoder) responses(n *yaml.Node) {
 				"wire_max": size(func(l *querylimit.ResponseLimit) *int64 { return &l.WireMax }),
 				"truncate": func(n *yaml.Node) {
 					value := d.boolean(n)
+					d.check(n, querylimit.ValidateTruncate(c, value))
 					d.change(func(o *querylimit.Options) { o.Responses.Classes[c].Truncate = value })
 				},
 			})

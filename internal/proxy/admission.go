@@ -30,6 +30,8 @@ func (x *exchange) admissionClass() admission.Class {
 		return admission.Panels
 	case class == querylimit.ClassMetadata:
 		return admission.Metadata
+	case class == querylimit.ClassBulk:
+		return admission.Bulk
 	default:
 		return admission.Rest
 	}
@@ -73,6 +75,9 @@ func (b *heldBody) Close() error {
 func (p *Proxy) refuseAdmission(w *responseWriter, userAgent string, refusal *admission.Refusal) {
 	ae := &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated}
 	key := "admission.max"
+	if refusal.Class != nil {
+		key = "admission.classes." + refusal.Class.String() + ".max"
+	}
 	if refusal.Tenant {
 		ae.reason, key = reasonTenantSaturated, "admission.tenant_max"
 		if !strings.HasPrefix(userAgent, "Grafana/") {

@@ -23,7 +23,7 @@ func (p *Proxy) judge(q *request, who querylimit.Subject, rules *querylimit.Rule
 	v, err := rules.Judge(p.analyzer, &querylimit.Request{
 		Endpoint: q.endpoint.Endpoint, Who: who, Texts: texts,
 		Start: q.when.start, End: q.when.end, Given: q.when.given, Step: q.when.step, Lookback: q.lookback(assumed), SubqueryStep: assumed.SubqueryStep,
-		Limit: q.limit,
+		Limit: q.limit, Windows: q.windows(),
 	}, time.Now())
 	for _, r := range v.Refusals {
 		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()
@@ -47,6 +47,9 @@ func (p *Proxy) judge(q *request, who querylimit.Subject, rules *querylimit.Rule
 
 // promQL returns the parameter of the request that holds PromQL, and its values.
 func (q *request) promQL() (param string, texts []string) {
+	if q.remote != nil {
+		return "", q.texts
+	}
 	switch q.endpoint.Takes {
 	case querylimit.TakesExpr, querylimit.TakesBareExpr:
 		return "query", []string{q.get("query")}

@@ -24,6 +24,7 @@ type endpoint struct {
 	// wrapsErrors is set where Prometheus words a parse error as
 	// invalid parameter "...", and not set where it gives the bare error.
 	wrapsErrors bool
+	bulk        bulk
 }
 
 const (
@@ -32,9 +33,9 @@ const (
 	labelSuffix = "/values"
 )
 
-// endpoints is what is open, as of Prometheus 3.15 (web/api/v1/api.go). What is
-// not here, such as admin, write, remote read and federation, is closed. Every
-// endpoint takes timeout, which the guard itself honours.
+// endpoints is what is open, as of Prometheus 3.15 (web/api/v1/api.go), and, at its
+// end, what a policy can open. What is not here, such as admin and write, is closed.
+// Every endpoint takes timeout, which the guard itself honours.
 func endpoints(kind Kind) []*endpoint {
 	list := []*endpoint{
 		{path: "query", post: true, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
@@ -60,9 +61,10 @@ func endpoints(kind Kind) []*endpoint {
 		{path: "status/tsdb", scalars: []string{"limit"}},
 		{path: "status/walreplay"},
 	}
+	list = append(list, bulkEndpoints()...)
 	for _, e := range list {
 		e.Endpoint = querylimit.FindEndpoint(e.path)
-		e.path = apiPrefix + e.path
+		e.path = e.prefix() + e.path
 		e.scalars = append(e.scalars, "timeout")
 		e.widen(kind)
 	}
@@ -75,12 +77,15 @@ func (e *endpoint) isList(name string) bool   { return slices.Contains(e.lists, 
 // allows reports whether the endpoint answers the method. OPTIONS is what a
 // browser asks before it sends a request from another origin.
 func (e *endpoint) allows(method string) bool {
-	return method == http.MethodGet || method == http.MethodOptions || e.post && method == http.MethodPost
+	return method == http.MethodGet && e.bulk != bulkRead || method == http.MethodOptions || e.post && method == http.MethodPost
 }
 
 // allowHeader is the value of the header Allow of a 405.
 func (e *endpoint) allowHeader() string {
-	if e.post {
+	switch {
+	case e.bulk == bulkRead:
+		return "OPTIONS, POST"
+	case e.post:
 		return "GET, OPTIONS, POST"
 	}
 	return "GET, OPTIONS"
@@ -99,7 +104,9 @@ func newRouter(kind Kind) *router {
 	r := &router{static: map[string]*endpoint{}}
 	var names []string
 	for _, e := range endpoints(kind) {
-		names = append(names, strings.TrimPrefix(e.path, apiPrefix))
+		if e.bulk == notBulk {
+			names = append(names, strings.TrimPrefix(e.path, apiPrefix))
+		}
 		if strings.HasPrefix(e.path, labelPrefix) {
 			r.values = e
 			continue

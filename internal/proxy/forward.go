@@ -99,6 +99,12 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	for _, name := range droppedHeaders {
 		out.Header.Del(name)
 	}
+	if q.remote != nil {
+		x.params = q.rewriteRead(out)
+		x.identity.Rewrite(out.Header, &x.who)
+		pr.SetXForwarded()
+		return
+	}
 	params := q.encode()
 	x.params = params
 	if q.method == http.MethodPost {
@@ -172,7 +178,8 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 	if mode == querylimit.ModeOff {
 		return nil
 	}
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res)
+	// What snappy compresses of a remote read is the answer itself.
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil
 	if enforce && l.Max > 0 && !plain {
 		return errEncoded
 	}

@@ -63,6 +63,8 @@ type Policy struct {
 	Admission admission.Options
 	// Collapse sends identical requests that are in flight together only once.
 	Collapse bool
+	// Open names endpoints of ClassBulk that are open; the others are closed.
+	Open []string
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
 }
@@ -223,6 +225,9 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		}
 	}
 	set := p.policy.Load()
+	if err := e.closed(set.Open); err != nil {
+		return nil, err
+	}
 	who := set.Identity.Subject(r)
 	policy := set.Rules.Tenant(who.Tenant)
 	seen.endpoint, seen.who = e, who
@@ -254,7 +259,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		identity: set.Identity,
 		policy:   v.Policy,
 		deadline: deadline,
-		warnings: v.Refusals.Warnings(),
+		warnings: e.warnings(v.Refusals),
 		collapse: set.Collapse,
 		record:   seen,
 	}, nil

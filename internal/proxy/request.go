@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/remoteread"
 )
 
 const formType = "application/x-www-form-urlencoded"
@@ -36,6 +37,9 @@ type request struct {
 	// all, -1 if it does not say. Of endpoints that take neither, nothing.
 	when  evaluation
 	limit int
+	// remote is the body of a remote read, and texts are its selectors.
+	remote *remoteread.Request
+	texts  []string
 }
 
 // get returns the value of a scalar, or "".
@@ -107,7 +111,7 @@ func readRequest(r *http.Request, e *endpoint, label string, policy *querylimit.
 	if len(r.URL.RawQuery) > policy.RequestBytesMax() {
 		return nil, policy.RefuseRequestBytes()
 	}
-	form, err := readForm(r, policy)
+	form, err := q.readBody(r, policy)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ const (
 	countRegexSize
 	countPoints
 	countSubqueryPoints
+	countFederateSelectors
+	countReadQueries
 )
 
 var counts = [...]Count{
@@ -60,6 +62,16 @@ var counts = [...]Count{
 		Name: LimitSubqueryPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.SubqueryPoints },
 		what: "subqueries of ", unit: "steps together",
 		do: "Give the subquery a larger step, as in [1d:5m], or a shorter range, or record what is inside by a rule; an operator can raise limits.subquery_points.max.",
+	},
+	countFederateSelectors: {
+		Name: LimitFederateSelectors, Min: 1, Ceiling: MaxParameters, Of: func(o *Options) *Bound { return &o.FederateSelectors },
+		what: "a federation with ", unit: "match[]",
+		do: "Federate the results of recording rules, whose names can share a prefix, as in {__name__=~\"job:.+\"}; an operator can raise limits.federate_selectors.max.",
+	},
+	countReadQueries: {
+		Name: LimitReadQueries, Min: 1, Ceiling: MaxReadQueries, Of: func(o *Options) *Bound { return &o.ReadQueries },
+		what: "a remote read with ", unit: "queries",
+		do: "Send fewer queries in a request; an operator can raise limits.read_queries.max.",
 	},
 }
 

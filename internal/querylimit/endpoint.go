@@ -25,6 +25,7 @@ const (
 	ReadsSteps          // start=, end=, step=, of an evaluation
 	ReadsWindow         // start=, end=, of what is read as it stands
 	ReadsMetadata       // the same, of metadata
+	ReadsWindows        // of several queries, what each reads as it stands
 )
 
 // Endpoint is what the limits need to know of an endpoint of the read API.
@@ -41,7 +42,7 @@ type Endpoint struct {
 var endpoints = func() []Endpoint {
 	sets := ResultSets()
 	query, series, names, values := &sets[ResultsQuery], &sets[ResultsSeries], &sets[ResultsLabels], &sets[ResultsLabelValues]
-	const q, m, s = ClassQuery, ClassMetadata, ClassStatus
+	const q, m, s, b = ClassQuery, ClassMetadata, ClassStatus, ClassBulk
 	return []Endpoint{
 		{"query", q, TakesExpr, ReadsInstant, query},
 		{"query_range", q, TakesExpr, ReadsSteps, query},
@@ -65,8 +66,16 @@ var endpoints = func() []Endpoint {
 		{"status/config", s, TakesNothing, ReadsNothing, nil},
 		{"status/tsdb", s, TakesNothing, ReadsNothing, nil},
 		{"status/walreplay", s, TakesNothing, ReadsNothing, nil},
+		{EndpointFederate, b, TakesSelectors, ReadsNothing, nil},
+		{EndpointRead, b, TakesSelectors, ReadsWindows, nil},
 	}
 }()
+
+// The endpoints of ClassBulk. EndpointFederate is not below /api/v1.
+const (
+	EndpointFederate = "federate"
+	EndpointRead     = "read"
+)
 
 // Endpoints returns the names of the endpoints of the read API.
 func Endpoints() []string {

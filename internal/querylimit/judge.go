@@ -19,6 +19,8 @@ type Request struct {
 	// both are its time, and Given says that it has one.
 	Start, End time.Time
 	Given      bool
+	// Windows is what each query of a remote read reads.
+	Windows []Window
 	// Step and Lookback are 0 where the request has none. SubqueryStep is what the
 	// server takes for a subquery without one; 0 means DefaultSubqueryStep.
 	Step, Lookback, SubqueryStep time.Duration
@@ -70,7 +72,8 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
 			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
 		}
-		rs = append(rs, v.Policy.CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+		rs = append(rs, v.Policy.forEndpoint(r.Endpoint).CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+		rs = v.Policy.checkBulk(rs, r)
 	}
 	v.Refusals = append(v.Refusals, rs...)
 	v.judgeTimes(r, now)
@@ -141,6 +144,8 @@ func (v *Verdict) judgeTimes(r *Request, now time.Time) {
 			end = now
 		}
 		rs = v.Policy.CheckWindow(start, end, now)
+	case ReadsWindows:
+		rs = v.Policy.checkWindows(r.Windows, now)
 	case ReadsMetadata:
 		start, set, refusals := v.Policy.CheckMetadataRange(r.Start, r.End, now)
 		if rs = refusals; set {

@@ -22,14 +22,16 @@ const (
 	ClassMetadata
 	// ClassStatus is the rest: targets, rules, alerts, build information.
 	ClassStatus
+	// ClassBulk is what machines read in large pieces: federation and remote read.
+	ClassBulk
 
 	numClasses
 )
 
-var classNames = [numClasses]string{ClassQuery: "query", ClassMetadata: "metadata", ClassStatus: "status"}
+var classNames = [numClasses]string{ClassQuery: "query", ClassMetadata: "metadata", ClassStatus: "status", ClassBulk: "bulk"}
 
 // Classes returns every class.
-func Classes() []Class { return []Class{ClassQuery, ClassMetadata, ClassStatus} }
+func Classes() []Class { return []Class{ClassQuery, ClassMetadata, ClassStatus, ClassBulk} }
 
 // String returns the name used in metrics and in the configuration.
 func (c Class) String() string {
@@ -94,6 +96,9 @@ type Options struct {
 	// Points bounds the steps of a range query, SubqueryPoints the steps of all
 	// subqueries of a query together.
 	Points, SubqueryPoints Bound
+	// FederateSelectors bounds the match[] of a request for federation, ReadQueries
+	// the queries of one for remote read.
+	FederateSelectors, ReadQueries Bound
 	// Range bounds the time from the first to the last sample that a query reads,
 	// Oldest how long ago the first may be, and MinStep the step of a range query
 	// from below; 0 means no bound.
@@ -118,27 +123,30 @@ func DefaultOptions() Options {
 			ClassQuery:    2 * time.Minute,
 			ClassMetadata: 30 * time.Second,
 			ClassStatus:   30 * time.Second,
+			ClassBulk:     2 * time.Minute,
 		},
-		Selectivity:     ModeEnforce,
-		QueryBytes:      Bound{ModeEnforce, 64 << 10},
-		QueryOperators:  Bound{ModeEnforce, 1000},
-		RegexSize:       Bound{ModeEnforce, 100_000},
-		ExprDepth:       Bound{ModeEnforce, 100},
-		Selectors:       Bound{ModeEnforce, 500},
-		VectorMatching:  Bound{ModeObserve, 20},
-		CountValues:     Bound{ModeObserve, 1},
-		TopK:            Bound{ModeObserve, 1000},
-		Subqueries:      Bound{ModeEnforce, 20},
-		Points:          Bound{ModeObserve, 11_001}, // Prometheus itself refuses more.
-		SubqueryPoints:  Bound{ModeEnforce, 100_000},
-		Range:           DurationBound{ModeObserve, 32 * 24 * time.Hour},
-		Oldest:          DurationBound{ModeOff, 400 * 24 * time.Hour},
-		MinStep:         DurationBound{ModeOff, time.Second},
-		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
-		Results:         defaultResults,
-		Responses:       defaultResponses,
-		RequestBytesMax: 1 << 20,
-		ParametersMax:   1000,
+		Selectivity:       ModeEnforce,
+		QueryBytes:        Bound{ModeEnforce, 64 << 10},
+		QueryOperators:    Bound{ModeEnforce, 1000},
+		RegexSize:         Bound{ModeEnforce, 100_000},
+		ExprDepth:         Bound{ModeEnforce, 100},
+		Selectors:         Bound{ModeEnforce, 500},
+		VectorMatching:    Bound{ModeObserve, 20},
+		CountValues:       Bound{ModeObserve, 1},
+		TopK:              Bound{ModeObserve, 1000},
+		Subqueries:        Bound{ModeEnforce, 20},
+		Points:            Bound{ModeObserve, 11_001}, // Prometheus itself refuses more.
+		SubqueryPoints:    Bound{ModeEnforce, 100_000},
+		FederateSelectors: Bound{ModeEnforce, 20},
+		ReadQueries:       Bound{ModeEnforce, 16},
+		Range:             DurationBound{ModeObserve, 32 * 24 * time.Hour},
+		Oldest:            DurationBound{ModeOff, 400 * 24 * time.Hour},
+		MinStep:           DurationBound{ModeOff, time.Second},
+		MetadataRange:     MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
+		Results:           defaultResults,
+		Responses:         defaultResponses,
+		RequestBytesMax:   1 << 20,
+		ParametersMax:     1000,
 	}
 }
 

@@ -33,6 +33,9 @@ const (
 	LimitMetadataRange  = "metadata_range"
 	LimitResults        = "results"
 	LimitResponseBytes  = "response_bytes"
+
+	LimitFederateSelectors = "federate_selectors"
+	LimitReadQueries       = "read_queries"
 )
 
 // Limits returns the name of every limit, in the order of the documentation.
@@ -41,6 +44,7 @@ func Limits() []string {
 		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
 		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
+		LimitFederateSelectors, LimitReadQueries,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}
 }

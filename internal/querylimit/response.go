@@ -31,6 +31,7 @@ var defaultResponses = Responses{
 		ClassQuery:    {Max: 512 << 20},
 		ClassMetadata: {Max: 128 << 20, Truncate: true},
 		ClassStatus:   {Max: 512 << 20},
+		ClassBulk:     {Max: 512 << 20},
 	},
 }
 
@@ -39,6 +40,9 @@ func (r *Responses) Validate() error {
 	for _, c := range Classes() {
 		if l := r.Classes[c]; l.Max < 0 || l.WireMax < 0 {
 			return fmt.Errorf("%s: %s: max is %d and wire_max %d: use 0 for none, or a positive number", LimitResponseBytes, c, l.Max, l.WireMax)
+		}
+		if err := ValidateTruncate(c, r.Classes[c].Truncate); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -92,8 +92,12 @@ func (p *Policy) checkMinStep(rs Refusals, step time.Duration) Refusals {
 }
 
 func (p *Policy) checkReach(rs Refusals, first, last int64, now time.Time) Refusals {
+	return p.checkSpan(rs, between(first, last), first, now)
+}
+
+func (p *Policy) checkSpan(rs Refusals, span time.Duration, first int64, now time.Time) Refusals {
 	if b := p.opts.Range; b.Mode != ModeOff && b.Value > 0 {
-		if span := between(first, last); span > b.Value {
+		if span > b.Value {
 			rs = append(rs, p.refuse(LimitRange, b.Mode, "a query that reads "+text(span)+" of samples",
 				"exceeds the "+text(b.Value)+" allowed, with ranges, subqueries, offsets and lookback",
 				"Ask for a shorter time range, or for a recording rule that holds the result; an operator can raise limits.range.max."))

@@ -136,6 +136,7 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 				*o = Options{
 					QueryBytes: o.QueryBytes, QueryOperators: o.QueryOperators, RegexSize: o.RegexSize, RequestBytesMax: 1, ParametersMax: 1,
 					ExprDepth: Bound{Max: 1}, Selectors: Bound{Max: 1}, TopK: Bound{Max: 1}, Points: Bound{Max: 1}, SubqueryPoints: Bound{Max: 1},
+					FederateSelectors: Bound{Max: 1}, ReadQueries: Bound{Max: 1},
 				}
 				tc.set(o, mode)
 			})
