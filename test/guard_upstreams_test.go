@@ -1,0 +1,278 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+)
+
+// builds of Prometheus that the guard stands in front of.
+var builds = []string{"prometheus", "stock/prometheus"}
+
+// fewSeries returns a data directory that is replayed in no time.
+func fewSeries(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	out, err := exec.Command(binary(t, "walreplay"), "generate", "--out", dir, "--series", "20000", "--scrapes", "3").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
+}
+
+// serverAt starts a build of Prometheus at an address.
+func serverAt(t *testing.T, build, address, data, config string, flags ...string) *server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o644))
+	return start(t, address, build, append([]string{
+		"--config.file=" + file, "--storage.tsdb.path=" + data, "--web.listen-address=" + address, "--storage.tsdb.retention.time=100y",
+	}, flags...)...)
+}
+
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.cmd.Process.Kill())
+	<-s.exited
+}
+
+// guardBefore starts the guard with a policy and flags.
+func guardBefore(t *testing.T, policy string, flags ...string) guardServer {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "promguard.yml")
+	require.NoError(t, os.WriteFile(file, []byte(policy), 0o644))
+	address, telemetry := freeAddress(t), freeAddress(t)
+	s := start(t, address, "promguard", append([]string{
+		"serve", "--config.file=" + file, "--web.listen-address=" + address, "--web.telemetry-address=" + telemetry,
+	}, flags...)...)
+	return guardServer{s, "http://" + telemetry}
+}
+
+// eventually waits for what takes the servers a moment, however busy the machine.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, 40*time.Second, 50*time.Millisecond, what)
+}
+
+func preferred(t *testing.T, g guardServer, s *server) bool {
+	t.Helper()
+	return metric(t, g.telemetry, "promguard_upstream_preferred", map[string]string{"server": s.url}) == 1
+}
+
+func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
+	addresses := []string{freeAddress(t), freeAddress(t)}
+	data, same := fewSeries(t), filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.CopyFS(same, os.DirFS(data)))
+	first := serverAt(t, "prometheus", addresses[0], data, emptyConfig)
+	second := serverAt(t, "stock/prometheus", addresses[1], same, emptyConfig)
+	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	require.True(t, preferred(t, g, first), "it runs longer")
+	query := g.url + "/api/v1/query?query=" + url.QueryEscape("count(kube_pod_info)") + fmt.Sprintf("&time=%f", metric(t, first.url, "prometheus_tsdb_head_max_time_seconds", nil))
+	want := get(t, query)
+	require.Equal(t, http.StatusOK, want.code, want.body)
+
+	first.kill(t)
+	// A connection that was open may break under one request, which is not sent again.
+	eventually(t, "reads go to the other server", func() bool { return get(t, query).code == http.StatusOK })
+	again := make(chan *server)
+	go func() {
+		defer close(again)
+		again <- serverAt(t, "prometheus", addresses[0], data, emptyConfig)
+	}()
+	for restarted := false; !restarted; {
+		select {
+		case <-again:
+			restarted = true
+		default:
+		}
+		require.Equal(t, want, sameHeaders(get(t, query), want), "while the other one is away, or replays")
+	}
+	eventually(t, "the first server is ready again", func() bool {
+		return metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": first.url, "state": "ready"}) == 1
+	})
+	require.True(t, preferred(t, g, second), "the other one has a gap")
+	require.Contains(t, g.out.String(), `msg="Upstream server does not answer" server=`+first.url)
+	require.Contains(t, g.out.String(), `msg="Upstream server is ready again" server=`+first.url)
+
+	second.kill(t)
+	eventually(t, "reads go to the first server again", func() bool { return get(t, query).code == http.StatusOK })
+	require.True(t, preferred(t, g, first))
+}
+
+// sameHeaders leaves out what two answers may differ in.
+func sameHeaders(a, as answer) answer {
+	a.header = as.header
+	return a
+}
+
+func TestWithoutAnyServerTheGuardSaysHowEachIs(t *testing.T) {
+	gone := []string{freeAddress(t), freeAddress(t)}
+	address, telemetry := freeAddress(t), freeAddress(t)
+	cmd := exec.Command(binary(t, "promguard"), "serve", "--upstream.url=http://"+gone[0], "--upstream.url=http://"+gone[1],
+		"--web.listen-address="+address, "--web.telemetry-address="+telemetry)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	eventually(t, "the guard serves without a server behind", func() bool {
+		resp, err := http.Get("http://" + address + "/-/healthy")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil
+	})
+	require.Equal(t, http.StatusServiceUnavailable, get(t, "http://"+address+"/-/ready").code)
+	a := get(t, "http://"+address+"/api/v1/query?query=up")
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	require.Equal(t, "5", a.header.Get("Retry-After"))
+	require.Contains(t, errorOf(t, a), "upstream 1 does not answer, upstream 2 does not answer")
+
+	p := serverAt(t, "prometheus", gone[1], t.TempDir(), emptyConfig)
+	eventually(t, "the guard is ready once one of them is", func() bool { return get(t, "http://"+address+"/-/ready").code == http.StatusOK })
+	eventually(t, "and asks it what it is", func() bool {
+		return metric(t, "http://"+telemetry, "promguard_upstream_probed", map[string]string{"server": p.url}) == 1
+	})
+	require.Equal(t, http.StatusOK, get(t, "http://"+address+"/api/v1/query?query=up").code)
+}
+
+func TestServerWithoutNewSamplesIsLeft(t *testing.T) {
+	without := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
+	address := freeAddress(t)
+	scraping := serverAt(t, "prometheus", address, t.TempDir(), `
+scrape_configs:
+  - job_name: prometheus
+    scrape_interval: 1s
+    static_configs: [{targets: [`+address+`]}]
+`)
+	eventually(t, "the server has scraped itself", func() bool { return metric(t, scraping.url, "prometheus_tsdb_head_max_time_seconds", nil) > 0 })
+	g := guardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=2s")
+	eventually(t, "reads go to the server that has samples", func() bool { return preferred(t, g, scraping) })
+	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": without.url, "state": "stale"}))
+}
+
+func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
+	for _, build := range builds {
+		t.Run(build, func(t *testing.T) {
+			address := freeAddress(t)
+			// It is ready below its path only, which start does not know.
+			file := filepath.Join(t.TempDir(), "prometheus.yml")
+			require.NoError(t, os.WriteFile(file, []byte("global: {evaluation_interval: 15s}\n"), 0o644))
+			cmd := exec.Command(binary(t, build), "--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address,
+				"--web.external-url=https://grafana.example/prom", "--query.lookback-delta=1m", "--query.timeout=50s")
+			require.NoError(t, cmd.Start())
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			})
+			root := "http://" + address + "/prom"
+			eventually(t, "the server is ready", func() bool {
+				resp, err := http.Get(root + "/-/ready")
+				if err == nil {
+					resp.Body.Close()
+				}
+				return err == nil && resp.StatusCode == http.StatusOK
+			})
+			policy := filepath.Join(t.TempDir(), "promguard.yml")
+			require.NoError(t, os.WriteFile(policy, []byte("{}\n"), 0o644))
+			out, err := exec.Command(binary(t, "promguard"), "check", "config", policy, "--upstream="+root).CombinedOutput()
+			require.NoError(t, err, string(out))
+			require.Contains(t, string(out), root+": Prometheus 3.15.0")
+			require.Contains(t, string(out), ", lookback 1m, default step of subqueries 15s, query timeout 50s, samples per query 50000000\n")
+			require.Contains(t, string(out), "the server ends queries after its --query.timeout of 50s, before limits.deadline.query does")
+			for flag, want := range map[string]string{
+				"--upstream.url=http://" + address: "it answers 404 at /api/v1/status/buildinfo and 404 at /api/v1/query",
+				"--upstream.kind=mimir":            "use --upstream.kind=prometheus",
+			} {
+				args := []string{"serve", "--web.listen-address=127.0.0.1:0", "--web.telemetry-address=127.0.0.1:0", flag}
+				if !strings.Contains(flag, "url") {
+					args = append(args, "--upstream.url="+root)
+				}
+				out, err := exec.Command(binary(t, "promguard"), args...).CombinedOutput()
+				require.Error(t, err)
+				require.Contains(t, string(out), want)
+				require.Contains(t, string(out), "--upstream.probe=warn")
+				require.Equal(t, 1, strings.Count(string(out), "\n"), string(out))
+			}
+
+			g := guardBefore(t, "limits: {range: {mode: enforce, max: 61s}, subquery_points: {max: 10}}\n", "--upstream.url="+root)
+			at := func(query string) answer { return get(t, g.url+"/api/v1/query?query="+url.QueryEscape(query)) }
+			require.Equal(t, http.StatusOK, at("up").code, "with the default of 5m it would read too much")
+			require.Contains(t, errorOf(t, at("up or up offset 2s")), "reads 1m")
+			require.Contains(t, errorOf(t, at("max_over_time(vector(1)[5m:])")), "subqueries of 20 steps")
+		})
+	}
+}
+
+func TestFederationAndRemoteReadThroughTheGuardAreThoseOfTheServer(t *testing.T) {
+	for _, build := range builds {
+		t.Run(build, func(t *testing.T) {
+			p := serverAt(t, build, freeAddress(t), fewSeries(t), emptyConfig, "--query.lookback-delta=10y")
+			g := guardBefore(t, "open: [federate, read]\nlimits: {range: {max: 100y}}\n", "--upstream.url="+p.url)
+
+			pods, up := "match[]=kube_pod_info", "match[]="+url.QueryEscape(`{__name__=~"up|kube_node_info"}`)
+			for _, query := range []string{pods, pods + "&" + up, "match[]=nothing_such", "match[]=" + url.QueryEscape("up{")} {
+				direct, guarded := get(t, p.url+"/federate?"+query), get(t, g.url+"/federate?"+query)
+				require.Equal(t, direct.code, guarded.code, query)
+				if direct.code == http.StatusOK {
+					require.Equal(t, lines(direct), lines(guarded), query)
+					require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"))
+				}
+			}
+			require.Greater(t, len(lines(get(t, g.url+"/federate?"+pods))), 50)
+			require.Contains(t, errorOf(t, get(t, g.url+"/federate?"+everything)), "limit selectivity")
+
+			newest := int64(1000 * metric(t, p.url, "prometheus_tsdb_head_max_time_seconds", nil))
+			named := func(name string) []*prompb.LabelMatcher {
+				return []*prompb.LabelMatcher{{Name: "__name__", Value: name}, {Type: prompb.LabelMatcher_NRE, Name: "namespace", Value: "kube-.*"}}
+			}
+			for _, types := range [][]prompb.ReadRequest_ResponseType{nil, {prompb.ReadRequest_SAMPLES}, {prompb.ReadRequest_STREAMED_XOR_CHUNKS}} {
+				body := snappy(t, &prompb.ReadRequest{AcceptedResponseTypes: types, Queries: []*prompb.Query{
+					{StartTimestampMs: newest - 60_000, EndTimestampMs: newest, Matchers: named("kube_pod_info")},
+					{StartTimestampMs: newest, EndTimestampMs: newest, Matchers: named("kube_node_info"), Hints: &prompb.ReadHints{StartMs: newest, EndMs: newest, Func: "rate"}},
+				}})
+				direct, guarded := sendRead(t, p.url, body), sendRead(t, g.url, body)
+				require.Equal(t, http.StatusOK, direct.code, direct.body)
+				require.Equal(t, direct.code, guarded.code)
+				require.Equal(t, direct.body, guarded.body)
+				require.Greater(t, len(direct.body), 1000)
+				for _, name := range []string{"Content-Type", "Content-Encoding"} {
+					require.Equal(t, direct.header.Get(name), guarded.header.Get(name))
+				}
+			}
+			histograms := snappy(t, &prompb.ReadRequest{Queries: []*prompb.Query{{EndTimestampMs: newest, Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_NEQ, Name: "le"}}}}})
+			a := sendRead(t, g.url, histograms)
+			require.Equal(t, http.StatusUnprocessableEntity, a.code)
+			require.Contains(t, errorOf(t, a), "limit selectivity")
+		})
+	}
+}
+
+// lines are those of an exposition. The order of series is that of the server's
+// memory where several match[] are merged.
+func lines(a answer) []string {
+	list := strings.Split(strings.TrimSpace(a.body), "\n")
+	slices.Sort(list)
+	return list
+}
+
+func sendRead(t *testing.T, root string, body string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, root+"/api/v1/read", strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("Content-Encoding", "snappy")
+	req.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
+	return do(t, req)
+}
