@@ -60,8 +60,8 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := req.URL
-	req.URL = first.Resolve(path)
+	path := *req.URL
+	first.Locate(req.URL)
 	res, err := p.transport.RoundTrip(req)
 	if p.pool.Alone() || req.Context().Err() != nil {
 		return res, err
@@ -86,7 +86,8 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	again.URL = second.Resolve(path)
+	again.URL = &path
+	second.Locate(again.URL)
 	return p.transport.RoundTrip(again)
 }
 

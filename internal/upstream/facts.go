@@ -70,22 +70,22 @@ func askFacts(ctx context.Context, ask asker) (*Facts, error) {
 
 // kindOf returns the kind that build information stands for. Thanos says of itself
 // what Prometheus does, with versions that begin with 0; VictoriaMetrics tells the
-// version of a Prometheus and nothing else.
+// version of one Prometheus and nothing else.
 func kindOf(application, version string, built bool) Kind {
-	application = strings.ToLower(application)
+	application, version = strings.ToLower(application), strings.TrimPrefix(version, "v")
 	switch {
 	case strings.Contains(application, "mimir"), strings.Contains(application, "cortex"):
 		return KindMimir
 	case application != "" && application != "prometheus":
 		return ""
+	case !built && version == "2.24.0":
+		return KindVictoriaMetrics
 	case built && strings.HasPrefix(version, "0."):
 		return KindThanos
-	case built && version != "":
+	case built && version != "" && version[0] >= '1' && version[0] <= '9':
 		return KindPrometheus
-	case version != "":
-		return KindVictoriaMetrics
 	}
-	return ""
+	return "" // A build from a branch, or something that nobody here knows.
 }
 
 // findAPI finds out whether a server without build information has the API: a

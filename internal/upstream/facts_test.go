@@ -31,6 +31,7 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 		"Mimir, not named":              {KindPrometheus, with(base, build, success(`{"application":"Grafana Mimir","version":"2.17.0"}`)), "it is Grafana Mimir 2.17.0, and --upstream.kind is prometheus.*use --upstream.kind=mimir", ""},
 		"Thanos, not named":             {KindPrometheus, with(base, build, success(`{"version":"0.40.1","revision":"a","goVersion":"go1.26"}`)), "use --upstream.kind=thanos", ""},
 		"VictoriaMetrics, not named":    {KindPrometheus, with(base, build, success(`{"version":"2.24.0"}`)), "it is VictoriaMetrics, .*use --upstream.kind=victoriametrics", ""},
+		"a branch of Thanos":            {KindThanos, with(base, build, success(`{"version":"main-abc","revision":"a"}`)), "", ""},
 		"something else":                {KindPrometheus, with(base, build, success(`{"application":"Chronosphere","version":"1"}`)), "", ""},
 		"nothing to say":                {KindPrometheus, with(base, build, success(`["/api/v1/status/buildinfo?"]`)), "", ""},
 		"agent":                         {KindPrometheus, with(base, "/api/v1/features", success(`{"prometheus":{"agent_mode":true}}`)), "agent mode", ""},

@@ -53,7 +53,8 @@ func (p *Pool) get(ctx context.Context, s *Server, path, query string) (answer, 
 }
 
 func (p *Pool) open(ctx context.Context, s *Server, path, query string) (*http.Response, error) {
-	u := s.Resolve(&url.URL{Path: path, RawQuery: query})
+	u := &url.URL{Path: path, RawQuery: query}
+	s.Locate(u)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err

@@ -76,14 +76,13 @@ func newServer(u *url.URL) *Server {
 // String returns the URL.
 func (s *Server) String() string { return s.name }
 
-// Resolve returns the URL of a path below the root of the server. A RawPath, if
-// there is one, is the escaped path.
-func (s *Server) Resolve(path *url.URL) *url.URL {
-	u := &url.URL{Scheme: s.url.Scheme, Host: s.url.Host, Path: s.base + path.Path, RawQuery: path.RawQuery}
-	if path.RawPath != "" || s.raw != s.base {
-		u.RawPath = s.raw + path.EscapedPath()
+// Locate makes u, which has a path below the root of the server, the URL of that
+// path there. A RawPath, if there is one, is the escaped path.
+func (s *Server) Locate(u *url.URL) {
+	if u.RawPath != "" || s.raw != s.base {
+		u.RawPath = s.raw + u.EscapedPath()
 	}
-	return u
+	u.Scheme, u.Host, u.Path = s.url.Scheme, s.url.Host, s.base+u.Path
 }
 
 // effective is the state, with staleness.
