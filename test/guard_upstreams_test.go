@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,49 +72,66 @@ func preferred(t *testing.T, g guardServer, s *server) bool {
 }
 
 func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
-	addresses := []string{freeAddress(t), freeAddress(t)}
-	data, same := fewSeries(t), filepath.Join(t.TempDir(), "data")
+	address, data := freeAddress(t), fewSeries(t)
+	same := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.CopyFS(same, os.DirFS(data)))
-	first := serverAt(t, "prometheus", addresses[0], data, emptyConfig)
-	second := serverAt(t, "stock/prometheus", addresses[1], same, emptyConfig)
+	first := serverAt(t, "stock/prometheus", address, data, emptyConfig)
+	second := serverAt(t, "prometheus", freeAddress(t), same, emptyConfig)
 	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
 	require.True(t, preferred(t, g, first), "it runs longer")
 	query := g.url + "/api/v1/query?query=" + url.QueryEscape("count(kube_pod_info)") + fmt.Sprintf("&time=%f", metric(t, first.url, "prometheus_tsdb_head_max_time_seconds", nil))
 	want := get(t, query)
 	require.Equal(t, http.StatusOK, want.code, want.body)
+	requireSame := func(when string) { require.Equal(t, want.body, get(t, query).body, when) }
+	state := func(s *server, state string) func() bool {
+		return func() bool {
+			requireSame("while the server is waited for to be " + state)
+			return metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": s.url, "state": state}) == 1
+		}
+	}
 
 	first.kill(t)
 	// A connection that was open may break under one request, which is not sent again.
 	eventually(t, "reads go to the other server", func() bool { return get(t, query).code == http.StatusOK })
-	again := make(chan *server)
-	go func() {
-		defer close(again)
-		again <- serverAt(t, "prometheus", addresses[0], data, emptyConfig)
-	}()
-	for restarted := false; !restarted; {
-		select {
-		case <-again:
-			restarted = true
-		default:
-		}
-		require.Equal(t, want, sameHeaders(get(t, query), want), "while the other one is away, or replays")
-	}
-	eventually(t, "the first server is ready again", func() bool {
-		return metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": first.url, "state": "ready"}) == 1
+	eventually(t, "the server is known to be away", state(first, "away"))
+	feed := holdReplay(t, data)
+	cmd := exec.Command(first.cmd.Path, first.cmd.Args[1:]...)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	})
+	eventually(t, "the server replays", state(first, "replaying"))
+	require.True(t, preferred(t, g, second))
+	feed()
+	eventually(t, "the server is ready again", state(first, "ready"))
 	require.True(t, preferred(t, g, second), "the other one has a gap")
-	require.Contains(t, g.out.String(), `msg="Upstream server does not answer" server=`+first.url)
-	require.Contains(t, g.out.String(), `msg="Upstream server is ready again" server=`+first.url)
+	for _, line := range []string{"does not answer", "replays its write-ahead log", "is ready again"} {
+		require.Contains(t, g.out.String(), `msg="Upstream server `+line+`" server=`+first.url)
+	}
 
 	second.kill(t)
 	eventually(t, "reads go to the first server again", func() bool { return get(t, query).code == http.StatusOK })
 	require.True(t, preferred(t, g, first))
+	requireSame("after its replay")
 }
 
-// sameHeaders leaves out what two answers may differ in.
-func sameHeaders(a, as answer) answer {
-	a.header = as.header
-	return a
+// holdReplay puts a pipe in place of the first segment of the log, so that a replay
+// of it waits until feed is called.
+func holdReplay(t *testing.T, data string) (feed func()) {
+	t.Helper()
+	segment := filepath.Join(data, "wal", "00000000")
+	text, err := os.ReadFile(segment)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(segment))
+	require.NoError(t, syscall.Mkfifo(segment, 0o600))
+	return func() {
+		pipe, err := os.OpenFile(segment, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = pipe.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, pipe.Close())
+	}
 }
 
 func TestWithoutAnyServerTheGuardSaysHowEachIs(t *testing.T) {
@@ -267,7 +285,7 @@ func lines(a answer) []string {
 	return list
 }
 
-func sendRead(t *testing.T, root string, body string) answer {
+func sendRead(t *testing.T, root, body string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, root+"/api/v1/read", strings.NewReader(body))
 	require.NoError(t, err)

@@ -77,12 +77,11 @@ func TestFederationAndRemoteReadAreOpenOnlyWhereNamed(t *testing.T) {
 
 func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
 	var got *prompb.ReadRequest
+	var decodeErr error
 	var header http.Header
 	var query string
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		var err error
-		got, err = remote.DecodeReadRequest(r)
-		require.NoError(t, err)
+		got, decodeErr = remote.DecodeReadRequest(r)
 		header, query = r.Header, r.URL.RawQuery
 		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 		fmt.Fprint(w, "chunks\x00")
@@ -91,6 +90,7 @@ func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
 	body := readBody(t, append(equal("__name__", "up"), &prompb.LabelMatcher{Type: prompb.LabelMatcher_NRE, Name: "a.b", Value: "c|d"}), equal("__name__", "down"))
 	a := do(t, g.Client(), newRead(t, g.URL, body))
 	require.Equal(t, 200, a.code, a.body)
+	require.NoError(t, decodeErr)
 	require.Equal(t, "chunks\x00", a.body)
 	require.Equal(t, "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse", a.header.Get("Content-Type"))
 	want, err := remote.DecodeReadRequest(newRead(t, "", body))
@@ -226,7 +226,15 @@ func TestFederationWaitsForPermitsOfItsOwn(t *testing.T) {
 	})
 	done := make(chan int, 4)
 	for i := range 4 {
-		go func() { done <- g.get(t, fmt.Sprintf("/federate?match[]=up%d", i)).code }()
+		go func() {
+			res, err := g.Client().Get(g.URL + fmt.Sprintf("/federate?match[]=up%d", i))
+			if err != nil {
+				done <- 0
+				return
+			}
+			_ = res.Body.Close()
+			done <- res.StatusCode
+		}()
 		<-began
 	}
 	a := g.get(t, "/federate?match[]=up")

@@ -88,7 +88,7 @@ func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 }
 
 // rewrite makes the outgoing request from what was understood of the client's.
-func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
 	q := x.request
 	out := pr.Out

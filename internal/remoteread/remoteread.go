@@ -128,7 +128,8 @@ func (d *decoder) query(b []byte, q *prompb.Query) error {
 		case 2:
 			return f.int64(&q.EndTimestampMs)
 		case 3:
-			if d.matchers++; d.matchers > maxMatchers {
+			d.matchers++
+			if d.matchers > maxMatchers {
 				return fmt.Errorf("it has more than %d matchers", maxMatchers)
 			}
 			m := &prompb.LabelMatcher{}
@@ -179,7 +180,8 @@ func (d *decoder) hints(b []byte, h *prompb.ReadHints) error {
 		case 4:
 			return f.int64(&h.EndMs)
 		case 5:
-			if d.groupings++; d.groupings > maxGroupings {
+			d.groupings++
+			if d.groupings > maxGroupings {
 				return fmt.Errorf("it has more than %d labels in its hints", maxGroupings)
 			}
 			var label string

@@ -125,7 +125,7 @@ func (p *Pool) Unavailable() *Unavailable {
 }
 
 // Suspect has a server looked at now.
-func (p *Pool) Suspect(s *Server) {
+func (*Pool) Suspect(s *Server) {
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -104,9 +104,7 @@ func (p *Pool) use(s *Server, f *Facts, now time.Time) error {
 	mismatches := f.Mismatches(p.kind)
 	p.metrics.learned(s, f, mismatches)
 	var fatal []Mismatch
-	told := ""
 	for _, m := range mismatches {
-		told += m.Text + "\n"
 		if m.Fatal {
 			fatal = append(fatal, m)
 		}
@@ -114,8 +112,8 @@ func (p *Pool) use(s *Server, f *Facts, now time.Time) error {
 	if len(fatal) > 0 && first && p.mode == ProbeRequire {
 		return &MismatchError{s.name, fatal}
 	}
-	if told != s.told {
-		s.told = told
+	if !slices.Equal(mismatches, s.told) {
+		s.told = mismatches
 		for _, m := range mismatches {
 			p.logger.Warn("Upstream server is not what the guard takes it for", "server", s.name, "mismatch", m.Name, "text", m.Text)
 		}

@@ -53,8 +53,8 @@ type Server struct {
 	newest     newest
 	newestAt   time.Time // when newest was asked for
 	facts      *Facts
-	factsAt    time.Time // when facts were asked for; zero to ask again
-	told       string    // the mismatches that were logged
+	factsAt    time.Time  // when facts were asked for; zero to ask again
+	told       []Mismatch // that were logged
 
 	// wake interrupts the wait for the next look.
 	wake chan struct{}
