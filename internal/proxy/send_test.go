@@ -139,3 +139,25 @@ func TestWithoutAnyServerTheErrorSaysHowEachIs(t *testing.T) {
 	g := guard{reg: p.reg}
 	require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnavailable))
 }
+
+func TestTenantReachesTheServerBelowItsPath(t *testing.T) {
+	var got []string
+	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.URL.Path+" "+r.Header.Get("X-Scope-OrgID"))
+		_, _ = io.WriteString(w, "{}")
+	})
+	g := newGuard(t, behind.URL+"/prometheus/", nil, opened, func(o *Options) { o.Kind, o.RoutePrefix = KindMimir, "/mimir" })
+	for _, path := range []string{"/api/v1/query?query=up", "/api/v1/label/a%3Fb/values", "/federate?match[]=up"} {
+		req, err := http.NewRequest(http.MethodGet, g.URL+"/mimir"+path, nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Scope-OrgID", "team-a")
+		require.Equal(t, 200, do(t, g.Client(), req).code)
+	}
+	read := newRead(t, g.URL+"/mimir", readBody(t, equal("__name__", "up")))
+	read.Header.Set("X-Scope-OrgID", "team-a")
+	require.Equal(t, 200, do(t, g.Client(), read).code)
+	require.Equal(t, []string{
+		"/prometheus/api/v1/query team-a", "/prometheus/api/v1/label/a?b/values team-a",
+		"/prometheus/federate team-a", "/prometheus/api/v1/read team-a",
+	}, got)
+}
