@@ -86,7 +86,7 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	again.URL = &path
+	*again.URL = path // A clone has a URL of its own.
 	second.Locate(again.URL)
 	return p.transport.RoundTrip(again)
 }
