@@ -70,6 +70,9 @@ func (p *Pool) check(ctx context.Context, s *Server) (away, fatal error) {
 	if ctx.Err() != nil && err != nil {
 		return err, nil
 	}
+	if err == nil {
+		p.answered(s)
+	}
 	var age newest
 	aged, learned := false, (*Facts)(nil)
 	if state == Ready {
@@ -83,9 +86,6 @@ func (p *Pool) check(ctx context.Context, s *Server) (away, fatal error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if err == nil {
-		s.lastAnswer = now
-	}
 	p.set(s, state, detail, now)
 	if state == Ready {
 		if aged {
@@ -100,6 +100,12 @@ func (p *Pool) check(ctx context.Context, s *Server) (away, fatal error) {
 		return fmt.Errorf("no answer from %s: %w", s.name, err), nil
 	}
 	return nil, fatal
+}
+
+func (p *Pool) answered(s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.lastAnswer = time.Now()
 }
 
 func (p *Pool) due(last *time.Time, every time.Duration) bool {

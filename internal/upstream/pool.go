@@ -65,6 +65,9 @@ func NewPool(o Options) *Pool {
 	if p.kind == "" {
 		p.kind = KindPrometheus
 	}
+	if p.mode == "" {
+		p.mode = ProbeOff
+	}
 	for _, u := range o.URLs {
 		p.servers = append(p.servers, newServer(u))
 	}
@@ -132,15 +135,17 @@ func (*Pool) Suspect(s *Server) {
 	}
 }
 
-// Failed notes what a request found out about a server, before the next look
-// does.
+// Failed notes what a request found out about a server that was taken for ready,
+// before the next look does.
 func (p *Pool) Failed(s *Server, state State) {
 	if p.Alone() {
 		return
 	}
 	p.mu.Lock()
-	p.set(s, state, "", time.Now())
-	p.choose(time.Now())
+	if s.state == Ready || s.state == Unknown { // Otherwise a look has found out more.
+		p.set(s, state, "", time.Now())
+		p.choose(time.Now())
+	}
 	p.mu.Unlock()
 	p.Suspect(s)
 }

@@ -196,6 +196,7 @@ func TestWithoutAReadyServerEachSaysWhy(t *testing.T) {
 		s, err := p.Pick(true)
 		require.NoError(t, err)
 		require.Equal(t, "http://secret-name-b", s.String(), "it can say how its replay goes")
+		p.Failed(s, NotReady)
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.state.WithLabelValues("http://secret-name-b", "replaying")))
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.up))
 	})
