@@ -65,7 +65,7 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 			off := newTestPool(t, tc.kind, ProbeOff, "http://a")
 			off.serve("a", tc.answers)
 			require.NoError(t, off.Check(t.Context()))
-			require.Zero(t, off.asked["a/api/v1/status/flags"])
+			require.Zero(t, off.count("a/api/v1/status/flags"))
 			require.Zero(t, off.logs.Len())
 		})
 	}
@@ -95,10 +95,12 @@ func TestWhatChangesBehindARunningGuardIsToldOnce(t *testing.T) {
 		p.run(t)
 		p.serve("a", with(healthy(1), "/api/v1/features", success(`{"promql_functions":{"guess":true}}`)))
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.mismatch.WithLabelValues("http://a", MismatchPromQL)))
 		require.Regexp(t, `^time=\S+ level=WARN msg="Upstream server is not what the guard takes it for" server=http://a mismatch=promql text="its PromQL has guess.*\n$`, p.logs.String())
 		p.serve("a", healthy(1))
 		time.Sleep(2 * factsEvery)
+		synctest.Wait()
 		require.Zero(t, testutil.ToFloat64(p.metrics.mismatch.WithLabelValues("http://a", MismatchPromQL)))
 	})
 }

@@ -65,6 +65,12 @@ func (f *fleet) serve(host string, answers map[string]string) {
 	f.servers[host] = answers
 }
 
+func (f *fleet) count(path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[path]
+}
+
 func success(data string) string { return `{"status":"success","data":` + data + `}` }
 
 // healthy is what a ready Prometheus answers that started at a minute past noon.
@@ -153,6 +159,7 @@ func TestReadsStayWithTheServerThatRunsLongest(t *testing.T) {
 		p.serve("b", healthy(40))
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, "a", p.chosen(t), "the other one was restarted, so its data have a gap")
+		synctest.Wait()
 		require.InDelta(t, 2, testutil.ToFloat64(p.metrics.switches), 0, "to b at the start, and to a once")
 		for _, line := range []string{
 			`msg="Upstream server does not answer" server=http://b state=away detail="connection refused"`,
@@ -219,7 +226,7 @@ func TestStaleServerIsLeft(t *testing.T) {
 		}
 		require.Equal(t, "b", p.chosen(t), "the other one has no new samples")
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.state.WithLabelValues("http://a", "stale")))
-		require.LessOrEqual(t, p.asked["a/metrics"], 25, "the server gathers all of its metrics for it")
+		require.LessOrEqual(t, p.count("a/metrics"), 25, "the server gathers all of its metrics for it")
 		p.serve("b", nil)
 		time.Sleep(lookEvery + time.Second)
 		require.Equal(t, "a", p.chosen(t), "better old samples than none")
@@ -239,9 +246,13 @@ func TestWhatARequestFindsOutCountsAtOnce(t *testing.T) {
 		p.run(t)
 		s, err := p.Pick(false)
 		require.NoError(t, err)
+		p.serve("a", nil)
 		p.Failed(s, Away)
 		require.Equal(t, "b", p.chosen(t))
+		synctest.Wait()
 		require.Nil(t, p.Other(p.Pool.servers[1]))
+		p.serve("a", healthy(1))
+		p.Suspect(s)
 		synctest.Wait() // It is looked at again without delay.
 		require.NotNil(t, p.Other(p.Pool.servers[1]))
 		require.Equal(t, "b", p.chosen(t))
@@ -259,7 +270,7 @@ func TestOneServerIsAlwaysReadFrom(t *testing.T) {
 		p.serve("a", map[string]string{"/prom/-/ready": "503 "})
 		require.NoError(t, p.Check(t.Context()), "any status will do")
 		require.Equal(t, time.Now(), p.LastAnswer())
-		require.Positive(t, p.asked["a/prom/-/ready"])
+		require.Positive(t, p.count("a/prom/-/ready"))
 	})
 }
 
