@@ -49,6 +49,7 @@ type serveFlags struct {
 	webConfig        string
 	config           string
 	shutdownTimeout  time.Duration
+	topQueries       int
 }
 
 func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcommand {
@@ -62,6 +63,7 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
+	c.Flag("top-queries.size", topQueriesHelp).Default("100").IntVar(&f.topQueries)
 	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
 	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
 }
@@ -99,6 +101,10 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if err := web.Validate(f.webConfig); err != nil {
 		return fmt.Errorf("--web.config.file: %w", err)
 	}
+	top, err := newTop(f.topQueries)
+	if err != nil {
+		return err
+	}
 	reg := newRegistry()
 	r := newReloader(f.config, reg, logger)
 	policy, err := r.load()
@@ -116,7 +122,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	}
 	defer telemetry.Close()
 
-	p := proxy.New(proxy.Options{Upstream: upstream, Kind: kind, Transport: transport, Policy: policy, Registerer: reg, Logger: logger})
+	p := proxy.New(proxy.Options{Upstream: upstream, Kind: kind, Transport: transport, Policy: policy, Registerer: reg, Logger: logger, Top: top})
 	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
 	defer r.close()
 	if err := waitUpstream(p, f.upstreamWait); err != nil {
@@ -244,6 +250,7 @@ func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) htt
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg})))
 	mux.HandleFunc("GET /-/healthy", proxy.HandleHealthy)
 	mux.HandleFunc("GET /-/ready", p.HandleReady)
+	mux.HandleFunc("GET /api/v1/promguard/top", p.HandleTop)
 	mux.HandleFunc("POST /-/reload", r.handle)
 	mux.HandleFunc("PUT /-/reload", r.handle)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -42,16 +42,19 @@ func (p *Proxy) admitted(req *http.Request) (*http.Response, error) {
 	class := x.admissionClass()
 	start := time.Now()
 	release, err := p.admission.Acquire(req.Context(), x.who.Tenant, class)
-	p.metrics.waited[class].Observe(time.Since(start).Seconds())
+	sent := time.Now()
+	p.metrics.waited[class].Observe(sent.Sub(start).Seconds())
 	if err != nil {
 		return nil, err
 	}
+	x.record.sent = sent
 	res, err := p.transport.RoundTrip(req)
 	if err != nil {
 		release()
 		return nil, err
 	}
 	res.Body = &heldBody{res.Body, release}
+	watchSamples(res, x)
 	return res, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/topqueries"
 )
 
 // Options is what a Proxy is built from.
@@ -40,6 +41,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// ReadTimeout bounds the reading of a request's body; 0 means 10s.
 	ReadTimeout time.Duration
+	// Top adds up what queries cost; nil means that nobody does.
+	Top *topqueries.Tracker
 	// StallTimeout bounds each write to a client; 0 means 30s. A client that
 	// takes longer to make room is disconnected.
 	StallTimeout time.Duration
@@ -58,6 +61,8 @@ type Policy struct {
 	Collapse bool
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
+	// Redact keeps the texts of queries from whatever shows what was asked.
+	Redact bool
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -75,6 +80,7 @@ type Proxy struct {
 	admission *admission.Controller
 	collapser *collapser
 	metrics   *metrics
+	top       *topqueries.Tracker
 	logger    *slog.Logger
 	health    health
 
@@ -89,6 +95,7 @@ func New(o Options) *Proxy {
 		router:       newRouter(o.Kind),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
+		top:          o.Top,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
 		readTimeout:  o.ReadTimeout,
@@ -186,6 +193,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.metrics.request(class, rw.code, took)
 		// A reload may have replaced and closed the log of when the request came.
 		seen.write(p.policy.Load().Log, start, took, rw, r)
+		p.countCost(&seen, rw, start, took)
 	}()
 
 	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
