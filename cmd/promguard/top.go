@@ -153,4 +153,3 @@ func bytesText(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " B"
 }
-

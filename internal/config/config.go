@@ -17,9 +17,11 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	promconfig "github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/admission"
@@ -41,6 +43,8 @@ type Config struct {
 	Collapse  bool
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
+	// Tracing says where spans are sent; without an endpoint, nowhere.
+	Tracing promconfig.TracingConfig
 	// Hash is the SHA-256 of the bytes of the file; of nothing without a file.
 	Hash [sha256.Size]byte
 }
@@ -74,6 +78,7 @@ func Load(path string) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
+	c.Tracing.SetDirectory(filepath.Dir(path))
 	return c, nil
 }
 
@@ -128,7 +133,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -161,6 +166,7 @@ type file struct {
 	admission    admission.Options
 	collapse     bool
 	queryLog     querylog.Options
+	tracing      promconfig.TracingConfig
 }
 
 func (f *file) decode(d *decoder, root *yaml.Node) {
@@ -195,7 +201,8 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 				"redact":      func(n *yaml.Node) { f.queryLog.Redact = d.boolean(n) },
 			})
 		},
-		"rules": func(n *yaml.Node) { f.rules = decodeRules(d, n) },
+		"tracing": func(n *yaml.Node) { decodeTracing(d, n, &f.tracing) },
+		"rules":   func(n *yaml.Node) { f.rules = decodeRules(d, n) },
 	})
 }
 

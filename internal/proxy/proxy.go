@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/identity"
@@ -61,6 +62,8 @@ type Policy struct {
 	Collapse bool
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
+	// Tracer begins spans; nil means that there are none.
+	Tracer trace.Tracer
 	// Redact keeps the texts of queries from whatever shows what was asked.
 	Redact bool
 }
@@ -186,7 +189,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	var seen record
+	seen := record{trace: p.startTrace(r)}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
@@ -194,6 +197,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// A reload may have replaced and closed the log of when the request came.
 		seen.write(p.policy.Load().Log, start, took, rw, r)
 		p.countCost(&seen, rw, start, took)
+		seen.trace.end(&seen, rw, r.Method)
 	}()
 
 	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.

@@ -18,6 +18,7 @@ type record struct {
 	who      querylimit.Subject
 	request  *request // nil if it was malformed
 	verdict  querylimit.Verdict
+	trace    *requestTrace
 	sent     time.Time // to the server; zero if it was not
 	samples  int64     // that the server went through, if it says so
 }
