@@ -73,7 +73,7 @@ func (r *reloader) load() (proxy.Policy, error) {
 	r.successTime.SetToCurrentTime()
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
-	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact}, nil
+	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Cache: c.Cache, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact}, nil
 }
 
 func (r *reloader) reload() error {

@@ -25,6 +25,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
@@ -41,6 +42,8 @@ type Config struct {
 	// whether identical ones are sent once.
 	Admission admission.Options
 	Collapse  bool
+	// Cache says which answers are kept for a while.
+	Cache answercache.Options
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
 	// Tracing says where spans are sent; without an endpoint, nowhere.
@@ -112,7 +115,7 @@ func parse(text []byte) (*Config, Errors) {
 	}
 	f := file{
 		global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{},
-		admission: admission.DefaultOptions(), collapse: true,
+		admission: admission.DefaultOptions(), collapse: true, cache: answercache.DefaultOptions(),
 		queryLog: querylog.Options{SlowerThan: time.Second},
 	}
 	f.admission.Tenants = map[string]int{}
@@ -133,7 +136,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Cache: f.cache, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -165,6 +168,7 @@ type file struct {
 	tenantHeader string
 	admission    admission.Options
 	collapse     bool
+	cache        answercache.Options
 	queryLog     querylog.Options
 	tracing      promconfig.TracingConfig
 }
@@ -193,6 +197,20 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 			})
 		},
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
+		"cache": func(n *yaml.Node) {
+			before := len(d.errs)
+			d.keys(n, keys{
+				"max_bytes": func(n *yaml.Node) {
+					value, _ := d.number(n)
+					f.cache.MaxBytes = int64(value)
+				},
+				"ttl":   func(n *yaml.Node) { f.cache.TTL = d.duration(n, "none") },
+				"round": func(n *yaml.Node) { f.cache.Round = d.duration(n, "none") },
+			})
+			if len(d.errs) == before {
+				d.check(n, f.cache.Validate())
+			}
+		},
 		"query_log": func(n *yaml.Node) {
 			d.keys(n, keys{
 				"file":        func(n *yaml.Node) { f.queryLog.File = d.text(n) },

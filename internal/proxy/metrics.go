@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -47,6 +48,7 @@ type metrics struct {
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
+	cache         *answercache.Stats
 	waited        [admission.NumClasses]prometheus.Observer
 	upstreamUp    prometheus.Gauge
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
@@ -89,6 +91,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.upstreamUp)
+	m.cache = answercache.NewStats(reg)
 	m.precreate()
 	return m
 }

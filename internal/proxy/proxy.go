@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
@@ -60,12 +61,16 @@ type Policy struct {
 	Admission admission.Options
 	// Collapse sends identical requests that are in flight together only once.
 	Collapse bool
+	// Cache says which answers are kept, until the next SetPolicy.
+	Cache answercache.Options
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
 	// Tracer begins spans; nil means that there are none.
 	Tracer trace.Tracer
 	// Redact keeps the texts of queries from whatever shows what was asked.
 	Redact bool
+
+	cache *answercache.Cache // nil if nothing is kept
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -144,6 +149,7 @@ func ParseUpstream(s string) (*url.URL, error) {
 
 // SetPolicy replaces the policy for requests that come from now on.
 func (p *Proxy) SetPolicy(policy Policy) {
+	policy.cache = answercache.New(policy.Cache, p.metrics.cache)
 	p.policy.Store(&policy)
 	p.admission.SetOptions(policy.Admission)
 }
@@ -161,6 +167,7 @@ type exchange struct {
 	deadline time.Duration
 	warnings []string
 	collapse bool
+	cache    *answercache.Cache
 	params   string // as they go upstream
 	record   *record
 }
@@ -257,6 +264,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		deadline: deadline,
 		warnings: v.Refusals.Warnings(),
 		collapse: set.Collapse,
+		cache:    set.cache,
 		record:   seen,
 	}, nil
 }
