@@ -112,7 +112,7 @@ func wideOpen() (*querylimit.Ruleset, error) {
 
 func (e *Evidence) take(open *querylimit.Ruleset, analyzer *querylimit.Analyzer, entry *querylog.Entry) {
 	req := policytest.Request(entry)
-	if req == nil || entry.Code/100 != 2 {
+	if req == nil || entry.Code/100 != 2 || policytest.CutOff(entry) {
 		e.LeftOut++
 		return
 	}

@@ -28,7 +28,7 @@ type Report struct {
 	// Malformed are those that no server answers, whatever the policy.
 	Malformed int
 	// Judged are all others: Refused of them would be refused, Before of those
-	// were so already, with 422 for what they ask, not with 429 or 503 for when, Warned would get a warning.
+	// were so already for what they ask, not with 429 or 503 for when, Warned would get a warning.
 	Judged, Refused, Before, Warned int
 	// Limits counts requests by the limit that they exceed and its mode.
 	Limits map[string]map[querylimit.Mode]int
@@ -77,7 +77,7 @@ func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer,
 		return
 	}
 	r.Refused++
-	if e.Code == 422 {
+	if e.Code == 422 || CutOff(e) {
 		r.Before++
 	}
 	r.attribute(e)
@@ -88,7 +88,7 @@ func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer,
 func afterwards(v querylimit.Verdict, e *querylog.Entry) (refusals querylimit.Refusals, refused bool) {
 	refusals, refused = v.Refusals, v.Refusals.Err() != nil
 	endpoint := querylimit.FindEndpoint(e.Endpoint)
-	if e.Code/100 != 2 {
+	if e.Code/100 != 2 && !CutOff(e) {
 		return refusals, refused
 	}
 	if d := v.Policy.Deadline(endpoint.Class, 0); d > 0 && e.Took > d.Seconds() {
@@ -102,6 +102,13 @@ func afterwards(v querylimit.Verdict, e *querylog.Entry) (refusals querylimit.Re
 		}
 	}
 	return refusals, refused
+}
+
+// CutOff reports whether a limit kept the request from being answered in full.
+func CutOff(e *querylog.Entry) bool {
+	return slices.ContainsFunc(e.Limits, func(limit string) bool {
+		return strings.HasSuffix(limit, ":"+querylimit.ModeEnforce.String())
+	})
 }
 
 func (r *Report) attribute(e *querylog.Entry) {

@@ -251,6 +251,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if err != nil {
 		return nil, err
 	}
+	seen.passed = true
 	deadline := v.Policy.Deadline(e.Class, q.timeout)
 	if q.timeout > deadline && deadline > 0 {
 		q.set("timeout", formatDuration(deadline))

@@ -19,6 +19,7 @@ type record struct {
 	request  *request // nil if it was malformed
 	verdict  querylimit.Verdict
 	trace    *requestTrace
+	passed   bool      // the rules let it through
 	sent     time.Time // to the server; zero if it was not
 	samples  int64     // that the server went through, if it says so
 }

@@ -18,7 +18,7 @@ import (
 
 // countCost adds a request that was let through to what its query cost.
 func (p *Proxy) countCost(seen *record, rw *responseWriter, start time.Time, took time.Duration) {
-	if p.top == nil || seen.request == nil || seen.verdict.Refusals.Err() != nil && seen.sent.IsZero() {
+	if p.top == nil || !seen.passed {
 		return
 	}
 	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: seen.samples}

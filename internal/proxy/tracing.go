@@ -111,7 +111,7 @@ func (t *requestTrace) upstream(req *http.Request) childSpan {
 		return childSpan{}
 	}
 	ctx, span := t.tracer.Start(t.ctx, "upstream", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		semconv.HTTPRequestMethodKey.String(req.Method), semconv.ServerAddress(req.URL.Host),
+		semconv.HTTPRequestMethodKey.String(req.Method), semconv.ServerAddress(req.URL.Hostname()),
 	))
 	req.Header.Del("Traceparent")
 	req.Header.Del("Tracestate")

@@ -8,13 +8,14 @@ import "container/heap"
 // sketch keeps the queries with the largest weight. Not safe for concurrent use.
 type sketch struct {
 	size  int
-	index map[Key]*entry
-	heap  entries // the smallest weight first
+	index map[uint64]*entry // by hash of the key, or the next that is free
+	heap  entries           // the smallest weight first
 	total Cost
 }
 
 type entry struct {
 	key  Key
+	hash uint64
 	text string
 	cost Cost // since it is kept
 	// weight is what it cost at most, and unseen what of that is not in cost.
@@ -28,26 +29,38 @@ func (s *sketch) reset() {
 	s.heap, s.total = s.heap[:0], Cost{}
 }
 
-func (s *sketch) add(key Key, text string, cost Cost, by Order) {
+// find returns the entry of a key, or nil and the hash to file it under. If two keys
+// share a hash and one of them goes, the other may be filed twice, which adds up to
+// the same.
+func (s *sketch) find(key *Key, hash uint64) (*entry, uint64) {
+	e := s.index[hash]
+	for e != nil && e.key != *key {
+		hash++
+		e = s.index[hash]
+	}
+	return e, hash
+}
+
+func (s *sketch) add(key *Key, hash uint64, text string, cost *Cost, by Order) {
 	s.total.add(cost)
-	e, ok := s.index[key]
+	e, hash := s.find(key, hash)
 	switch {
-	case ok:
+	case e != nil:
 	case len(s.heap) < s.size:
 		if s.index == nil {
-			s.index = make(map[Key]*entry, s.size)
+			s.index = make(map[uint64]*entry, s.size)
 		}
-		e = &entry{key: key, text: text}
-		s.index[key] = e
+		e = &entry{key: *key, hash: hash, text: text}
+		s.index[hash] = e
 		heap.Push(&s.heap, e)
 	default: // In the place of the cheapest.
 		e = s.heap[0]
-		delete(s.index, e.key)
-		*e = entry{key: key, text: text, weight: e.weight, unseen: e.weight}
-		s.index[key] = e
+		delete(s.index, e.hash)
+		*e = entry{key: *key, hash: hash, text: text, weight: e.weight, unseen: e.weight}
+		s.index[hash] = e
 	}
 	e.cost.add(cost)
-	e.weight += by.of(&cost)
+	e.weight += by.of(cost)
 	heap.Fix(&s.heap, e.at)
 }
 

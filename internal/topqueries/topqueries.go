@@ -15,6 +15,7 @@ package topqueries
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ type Cost struct {
 	Samples int64 `json:"samples,omitempty"`
 }
 
-func (c *Cost) add(o Cost) {
+func (c *Cost) add(o *Cost) {
 	c.Requests += o.Requests
 	c.Failed += o.Failed
 	c.Seconds += o.Seconds
@@ -102,6 +103,8 @@ const maxText = 1 << 10
 
 // Tracker adds up costs. Safe for concurrent use.
 type Tracker struct {
+	seed maphash.Seed
+
 	mu      sync.Mutex
 	windows [len(windows)][]pane // by number of the pane modulo their count
 }
@@ -114,7 +117,7 @@ type pane struct {
 // New returns a Tracker that keeps so many queries, 1 to MaxSize, of each pane and
 // order.
 func New(size int) *Tracker {
-	t := &Tracker{}
+	t := &Tracker{seed: maphash.MakeSeed()}
 	for i, w := range windows {
 		t.windows[i] = make([]pane, w.panes)
 		for j := range t.windows[i] {
@@ -132,12 +135,13 @@ func (t *Tracker) Add(now time.Time, key Key, text string, cost Cost) {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}
+	hash := maphash.Comparable(t.seed, key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range windows {
 		p := t.pane(i, now)
 		for o := range p.sketches {
-			p.sketches[o].add(key, text, cost, Order(o))
+			p.sketches[o].add(&key, hash, text, &cost, Order(o))
 		}
 	}
 }
@@ -201,14 +205,14 @@ func (t *Tracker) top(window int, now time.Time, by Order, most int) *Report {
 			continue
 		}
 		s := &p.sketches[by]
-		r.Total.add(s.total)
+		r.Total.add(&s.total)
 		for _, e := range s.heap {
 			q := all[e.key]
 			if q == nil {
 				q = &Query{Key: e.key, Text: e.text}
 				all[e.key] = q
 			}
-			q.Cost.add(e.cost)
+			q.Cost.add(&e.cost)
 			q.Unseen += e.unseen
 		}
 	}

@@ -141,3 +141,20 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+func TestKeysThatShareAHashAreToldApart(t *testing.T) {
+	s := sketch{size: 3}
+	add := func(name string, seconds float64) {
+		s.add(&Key{Fingerprint: name}, 7, "", &Cost{Requests: 1, Seconds: seconds}, ByTime)
+	}
+	for _, name := range []string{"a", "b", "c", "a", "b", "c", "d", "c", "d"} {
+		add(name, 1)
+	}
+	got := map[string]float64{}
+	for _, e := range s.heap {
+		got[e.key.Fingerprint] += e.cost.Seconds + e.unseen
+	}
+	for name, least := range map[string]float64{"c": 3, "d": 2} {
+		require.GreaterOrEqual(t, got[name], least, got)
+	}
+}
