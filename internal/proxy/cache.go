@@ -26,8 +26,14 @@ func cacheKey(req *http.Request, x *exchange) string {
 	}
 	var b strings.Builder
 	b.WriteString(req.URL.Scheme + "://" + req.URL.Host + req.URL.Path + "\ntenant:" + x.who.Tenant)
+	round := x.cache.Round()
+	mayRound := roundable(x.request, round)
 	for _, p := range x.request.params {
-		b.WriteString("\n?" + strconv.Quote(p.name) + "=" + strconv.Quote(rounded(x.request, p, x.cache.Round())))
+		value := p.value
+		if mayRound && value != "" && (p.name == "start" || p.name == "end") {
+			value = "about " + rounded(value, round)
+		}
+		b.WriteString("\n?" + strconv.Quote(p.name) + "=" + strconv.Quote(value))
 	}
 	for _, name := range sortedNames(req.Header) {
 		switch name {
@@ -41,18 +47,34 @@ func cacheKey(req *http.Request, x *exchange) string {
 	return b.String()
 }
 
-// rounded returns the value of a parameter, of a time that of the window that it
-// lies in.
-func rounded(q *request, p parameter, to time.Duration) string {
-	round := to.Milliseconds()
-	if q.endpoint.Reads != querylimit.ReadsMetadata || round == 0 || p.value == "" || p.name != "start" && p.name != "end" {
-		return p.value
+// coarse is how many times longer than a window a range must be for its ends to
+// be rounded: what a shorter one holds, another one close by may not.
+const coarse = 10
+
+// roundable reports whether the times of a request may be rounded.
+func roundable(q *request, to time.Duration) bool {
+	if q.endpoint.Reads != querylimit.ReadsMetadata || to <= 0 {
+		return false
 	}
-	t, err := parseTime(p.value)
+	start, end := q.get("start"), q.get("end")
+	if start == "" {
+		return true
+	}
+	first, err := parseTime(start)
+	last := time.Now()
+	if end != "" && err == nil {
+		last, err = parseTime(end)
+	}
+	return err == nil && last.Sub(first) >= coarse*to
+}
+
+// rounded returns the window that a time lies in.
+func rounded(text string, to time.Duration) string {
+	t, err := parseTime(text)
 	if err != nil {
-		return p.value // It was read before, so it has none.
+		return text // It was read before, so it has none.
 	}
-	ms := t.UnixMilli()
+	ms, round := t.UnixMilli(), to.Milliseconds()
 	window := ms / round
 	if ms%round < 0 {
 		window--

@@ -48,6 +48,13 @@ func TestTheCacheTellsApartWhatMayDiffer(t *testing.T) {
 	}
 	require.True(t, ask("labels?start=1259.9&end=6059"), "the same minutes")
 	require.False(t, ask("labels?start=1260&end=6059"))
+	require.False(t, ask("labels?start=1200&end=1210"))
+	require.False(t, ask("labels?start=1220&end=1230"), "a short range close by is another one")
+	require.True(t, ask("labels?start=1220&end=1230"))
+	require.False(t, ask("labels?end=6000"))
+	require.True(t, ask("labels?end=6001"))
+	require.False(t, ask("labels?start=-30"))
+	require.False(t, ask("labels?start=30"))
 	for _, header := range [][]string{{"X-Scope-OrgID", "a"}, {"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"X-Grafana-User", "u"}, {"Accept-Encoding", "deflate"}, {"X-New", "y"}} {
 		require.False(t, ask("labels", header...), header)
 		require.True(t, ask("labels", header...), header)
