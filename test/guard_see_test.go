@@ -4,6 +4,7 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -185,7 +186,7 @@ func TestTheSpansOfGuardAndServerAreOneTrace(t *testing.T) {
 	root := c.find(t, "promguard", func(s *tracepb.Span) bool { return s.GetName() == "GET /api/v1/query" })
 	sent := c.find(t, "promguard", func(s *tracepb.Span) bool { return s.GetName() == "upstream" })
 	require.Equal(t, root.GetSpanId(), sent.GetParentSpanId())
-	served := c.find(t, "prometheus", func(s *tracepb.Span) bool { return string(s.GetParentSpanId()) == string(sent.GetSpanId()) })
+	served := c.find(t, "prometheus", func(s *tracepb.Span) bool { return bytes.Equal(s.GetParentSpanId(), sent.GetSpanId()) })
 	require.Equal(t, root.GetTraceId(), served.GetTraceId())
 	text := ""
 	for _, a := range root.GetAttributes() {

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,9 +33,7 @@ func (s *server) send(req *http.Request) (*http.Response, error) {
 	s.asked++
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "application/json")
-	for name, values := range s.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), s.header)
 	if s.status != 0 {
 		w.WriteHeader(s.status)
 	}
@@ -83,7 +82,7 @@ func TestAnAnswerIsGivenAgainUntilItIsTooOld(t *testing.T) {
 		}{{0, "-", 1}, {0, "0", 1}, {12 * time.Second, "12", 1}, {17 * time.Second, "29", 1}, {time.Second, "-", 2}, {time.Second, "1", 2}} {
 			time.Sleep(step.after)
 			body, age := ask(t, c, s, "k")
-			require.Equal(t, success, body)
+			require.Equal(t, success, body) //nolint:testifylint // To the byte.
 			require.Equal(t, step.age, age)
 			require.Equal(t, step.asked, s.asked)
 		}

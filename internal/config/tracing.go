@@ -26,7 +26,8 @@ func decodeTracing(d *decoder, n *yaml.Node, into *promconfig.TracingConfig) {
 		d.keys(n, known("ca", "cert", "key", "ca_file", "cert_file", "key_file", "ca_ref", "cert_ref", "key_ref",
 			"server_name", "insecure_skip_verify", "min_version", "max_version"))
 	}
-	if d.keys(n, top); len(d.errs) == before {
+	d.keys(n, top)
+	if len(d.errs) == before {
 		d.check(n, n.Decode(into))
 	}
 }

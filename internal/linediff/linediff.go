@@ -81,8 +81,7 @@ func lastDiagonals(furthest map[int]int, d int) map[int]int {
 func goBack(from, to []string, trace []map[int]int) []edit {
 	var out []edit
 	x, y := len(from), len(to)
-	for d := len(trace) - 1; d >= 0; d-- {
-		furthest := trace[d]
+	for d, furthest := range slices.Backward(trace) {
 		k := x - y
 		before := k - 1
 		if k == -d || k != d && furthest[k-1] < furthest[k+1] {

@@ -111,7 +111,7 @@ func TestIdenticalRequestsThatMissTheCacheAreSentOnce(t *testing.T) {
 	g := newGuard(t, upstream.URL, nil, withCache, func(o *Options) { o.Policy.Collapse = true })
 	done := make(chan int)
 	for range 5 {
-		go func() { done <- g.get(t, "/api/v1/labels").code }()
+		go func() { done <- g.codeOf("/api/v1/labels") }()
 	}
 	require.Eventually(t, func() bool { return g.value(t, "promguard_collapsed_total") == 4 }, 20*time.Second, time.Millisecond)
 	close(release)

@@ -70,8 +70,11 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 		semconv.HTTPResponseBodySize(int(rw.bytes)), attribute.String("promguard.class", seen.endpoint.Class.String()),
 	)
 	for _, a := range []struct{ key, value string }{
-		{"promguard.tenant", seen.who.Tenant}, {"promguard.dashboard", seen.who.Dashboard}, {"promguard.panel", seen.who.Panel},
-		{"promguard.alert_rule", seen.who.AlertRule}, {"promguard.fingerprint", joinedFingerprint(seen.verdict.Queries)},
+		{"promguard.tenant", seen.who.Tenant},
+		{"promguard.dashboard", seen.who.Dashboard},
+		{"promguard.panel", seen.who.Panel},
+		{"promguard.alert_rule", seen.who.AlertRule},
+		{"promguard.fingerprint", joinedFingerprint(seen.verdict.Queries)},
 	} {
 		if a.value != "" {
 			t.span.SetAttributes(attribute.String(a.key, a.value))

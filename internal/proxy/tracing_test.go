@@ -59,7 +59,7 @@ func (g traced) wait(t *testing.T, n int) map[string]sdktrace.ReadOnlySpan {
 func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
 	out := map[string]string{}
 	for _, a := range s.Attributes() {
-		out[string(a.Key)] = a.Value.Emit()
+		out[string(a.Key)] = a.Value.String()
 	}
 	return out
 }
@@ -95,7 +95,7 @@ func TestTracesFollowARequestFromTheClientThroughTheGuardToTheServer(t *testing.
 
 func TestAPeerThatIsNotBelievedDoesNotDecideWhatIsTraced(t *testing.T) {
 	var told http.Header
-	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) { told = r.Header.Clone() })
+	upstream := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { told = r.Header.Clone() })
 	g := newTraced(t, upstream.URL, func(o *Options) {
 		o.Policy.Identity = identity.NewSource(nil, "")
 		o.Policy.Redact = true

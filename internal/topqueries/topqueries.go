@@ -212,7 +212,7 @@ func (t *Tracker) top(window int, now time.Time, by Order, most int) *Report {
 				q = &Query{Key: e.key, Text: e.text}
 				all[e.key] = q
 			}
-			q.Cost.add(&e.cost)
+			q.add(&e.cost)
 			q.Unseen += e.unseen
 		}
 	}

@@ -6,6 +6,7 @@ package topqueries
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,14 +80,14 @@ func TestWhatCostsMuchIsFoundAmongAnyNumberOfQueries(t *testing.T) {
 	const size = 50
 	tracker := New(size)
 	rng := rand.New(rand.NewPCG(3, 4))
-	real := map[string]float64{}
+	spent := map[string]float64{}
 	total := 0.0
 	for i := range 20_000 {
-		name, cost := fmt.Sprint(i), rng.Float64()
+		name, cost := strconv.Itoa(i), rng.Float64()
 		if i%20 == 0 {
 			name, cost = fmt.Sprint("heavy", i%5), 10*rng.Float64()
 		}
-		real[name] += cost
+		spent[name] += cost
 		total += cost
 		tracker.Add(noon, Key{Fingerprint: name}, "", Cost{Requests: 1, Seconds: cost})
 	}
@@ -97,10 +98,10 @@ func TestWhatCostsMuchIsFoundAmongAnyNumberOfQueries(t *testing.T) {
 	kept := map[string]Query{}
 	for _, q := range r.Queries {
 		kept[q.Fingerprint] = q
-		require.LessOrEqual(t, q.Seconds, real[q.Fingerprint]+1e-6)
-		require.GreaterOrEqual(t, q.Seconds+q.Unseen, real[q.Fingerprint]-1e-6)
+		require.LessOrEqual(t, q.Seconds, spent[q.Fingerprint]+1e-6)
+		require.GreaterOrEqual(t, q.Seconds+q.Unseen, spent[q.Fingerprint]-1e-6)
 	}
-	for name, cost := range real {
+	for name, cost := range spent {
 		if cost > total/size {
 			require.Contains(t, kept, name)
 		}
@@ -111,7 +112,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	tracker := New(20)
 	long := strings.Repeat("x", 1<<16)
 	for i := range 5000 {
-		tracker.Add(noon.Add(time.Duration(i)*time.Second), Key{Fingerprint: fmt.Sprint(i)}, long, Cost{Requests: 1, Seconds: 1})
+		tracker.Add(noon.Add(time.Duration(i)*time.Second), Key{Fingerprint: strconv.Itoa(i)}, long, Cost{Requests: 1, Seconds: 1})
 	}
 	for i := range tracker.windows {
 		for j := range tracker.windows[i] {
@@ -129,7 +130,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func BenchmarkAdd(b *testing.B) {
 	keys := make([]Key, 5000)
 	for i := range keys {
-		keys[i] = Key{Endpoint: "query_range", Fingerprint: fmt.Sprint(i), Dashboard: "d"}
+		keys[i] = Key{Endpoint: "query_range", Fingerprint: strconv.Itoa(i), Dashboard: "d"}
 	}
 	for _, n := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("queries=%d", n), func(b *testing.B) {

@@ -286,7 +286,8 @@ func verify(before, after []byte, path []string, value string) error {
 	if was == nil {
 		was = map[string]any{}
 	}
-	if put(was, path, wanted); !reflect.DeepEqual(was, is) {
+	put(was, path, wanted)
+	if !reflect.DeepEqual(was, is) {
 		return fmt.Errorf("%s: the file is laid out in a way that cannot be edited: more than this value would change", strings.Join(path, "."))
 	}
 	return nil
