@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/topqueries"
@@ -43,7 +45,8 @@ func BenchmarkServeSeen(b *testing.B) {
 		io.WriteString(w, `{"status":"success","data":["a","b","c"]}`)
 	})
 	traced := func(share float64) func(*Options) {
-		provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(share)))
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(share)), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+		b.Cleanup(func() { require.NoError(b, provider.Shutdown(context.Background())) })
 		return func(o *Options) { o.Policy.Tracer = provider.Tracer("bench") }
 	}
 	for _, c := range []struct {

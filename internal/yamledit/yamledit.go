@@ -28,6 +28,9 @@ func Set(text []byte, path []string, block int, value string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if otherBreak.Match(text) {
+		return nil, errors.New("there are ends of lines other than LF and CRLF: write those")
+	}
 	f := file{lines: strings.SplitAfter(string(text), "\n"), eol: "\n"}
 	if strings.HasSuffix(f.lines[0], "\r\n") {
 		f.eol = "\r\n"
@@ -41,6 +44,9 @@ func Set(text []byte, path []string, block int, value string) ([]byte, error) {
 	out := []byte(strings.Join(f.lines, ""))
 	return out, verify(text, out, path, value)
 }
+
+// otherBreak finds what YAML takes for the end of a line, and nobody else does.
+var otherBreak = regexp.MustCompile("\r(?:[^\n]|$)|[\u0085\u2028\u2029]")
 
 // parse returns the root mapping, or nil if there is nothing.
 func parse(text []byte) (*yaml.Node, error) {
@@ -149,6 +155,9 @@ func unclear(n *yaml.Node) error {
 
 // offset returns where in its line a node begins. Columns count characters.
 func (f *file) offset(n *yaml.Node) (int, error) {
+	if n.Line > len(f.lines) {
+		return 0, unclear(n)
+	}
 	column := n.Column - 1
 	for i := range f.lines[n.Line-1] {
 		if column == 0 {
@@ -293,17 +302,29 @@ func verify(before, after []byte, path []string, value string) error {
 	return nil
 }
 
+// put sets what Set has set, in values. Keys that look like numbers are such.
 func put(node any, path []string, value any) {
-	m, ok := node.(map[string]any)
-	if !ok {
-		return // verify sees the difference.
+	get, set := func(string) any { return nil }, func(string, any) {}
+	switch m := node.(type) {
+	case map[string]any:
+		get, set = func(k string) any { return m[k] }, func(k string, v any) { m[k] = v }
+	case map[any]any:
+		find := func(name string) any {
+			for k := range m {
+				if fmt.Sprint(k) == name {
+					return k
+				}
+			}
+			return name
+		}
+		get, set = func(k string) any { return m[find(k)] }, func(k string, v any) { m[find(k)] = v }
 	}
 	if len(path) == 1 {
-		m[path[0]] = value
+		set(path[0], value)
 		return
 	}
-	if m[path[0]] == nil {
-		m[path[0]] = map[string]any{}
+	if get(path[0]) == nil {
+		set(path[0], map[string]any{})
 	}
-	put(m[path[0]], path[1:], value)
+	put(get(path[0]), path[1:], value)
 }

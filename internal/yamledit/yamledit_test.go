@@ -38,6 +38,14 @@ func TestKeysAreQuotedWhereTheyWouldMeanSomethingElse(t *testing.T) {
 	got, err := Set(nil, []string{"tenants", "a: b", "limits", "range", "max"}, 3, "7d")
 	require.NoError(t, err)
 	require.Equal(t, "tenants:\n  \"a: b\":\n    limits:\n      range: {max: 7d}\n", string(got))
+	for text, want := range map[string]string{
+		"tenants:\n  1: {limits: {topk: {max: 5}}}\n": "tenants:\n  1: {limits: {range: {max: 7d}, topk: {max: 5}}}\n",
+		"tenants:\n  2: {}\n":                         "tenants:\n  2: {}\n  \"1\":\n    limits:\n      range: {max: 7d}\n",
+	} {
+		got, err := Set([]byte(text), []string{"tenants", "1", "limits", "range", "max"}, 3, "7d")
+		require.NoError(t, err)
+		require.Equal(t, want, string(got), "a name that is a number")
+	}
 	for text, want := range map[string]string{"team-a": "team-a", "true": `"true"`, "null": `"null"`, "1": `"1"`, "": `""`, "é": `"é"`} {
 		require.Equal(t, want, Key(text))
 	}
