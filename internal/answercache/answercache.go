@@ -59,7 +59,6 @@ type Stats struct {
 	Hits, Misses prometheus.Counter
 	// Bypass counts requests that asked for a fresh answer.
 	Bypass prometheus.Counter
-	Bytes  prometheus.Gauge
 }
 
 // NewStats registers the metrics of a cache and of those that come after it.
@@ -68,12 +67,10 @@ func NewStats(reg prometheus.Registerer) *Stats {
 		Name: "promguard_cache_requests_total",
 		Help: "Requests for answers that the cache may hold, by result: hit, miss, or bypass for those that ask for a fresh one.",
 	}, []string{"result"})
-	s := &Stats{
+	reg.MustRegister(requests)
+	return &Stats{
 		Hits: requests.WithLabelValues("hit"), Misses: requests.WithLabelValues("miss"), Bypass: requests.WithLabelValues("bypass"),
-		Bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "promguard_cache_bytes", Help: "Bytes that the cache holds."}),
 	}
-	reg.MustRegister(requests, s.Bytes)
-	return s
 }
 
 // Cache keeps whole answers that say success and warn of nothing, the one that
@@ -99,11 +96,20 @@ type answer struct {
 // New returns an empty cache, or nil if the options, which must be valid, keep
 // nothing.
 func New(opts Options, stats *Stats) *Cache {
-	stats.Bytes.Set(0)
 	if opts.MaxBytes == 0 {
 		return nil
 	}
 	return &Cache{opts: opts, stats: stats, answers: map[string]*list.Element{}, used: list.New(), reading: map[string]bool{}}
+}
+
+// Bytes returns about how many are held; of a nil Cache, none.
+func (c *Cache) Bytes() int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
 }
 
 // Round returns to what times are rounded.
@@ -261,7 +267,6 @@ func (c *Cache) makeRoom() {
 	for c.bytes > c.opts.MaxBytes && c.used.Len() > 0 {
 		c.drop(c.used.Back())
 	}
-	c.stats.Bytes.Set(float64(c.bytes))
 }
 
 func (c *Cache) drop(e *list.Element) {
@@ -269,7 +274,6 @@ func (c *Cache) drop(e *list.Element) {
 	delete(c.answers, a.key)
 	c.used.Remove(e)
 	c.bytes -= a.size()
-	c.stats.Bytes.Set(float64(c.bytes))
 }
 
 // finish puts an answer in place of one with the same key, or forgets it.

@@ -9,12 +9,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 // cacheable are the endpoints whose answers are kept.
 var cacheable = map[string]bool{
 	"labels": true, "label/:name/values": true, "metadata": true, "status/buildinfo": true,
+}
+
+// registerCache makes visible what the cache of the policy in force holds.
+func (p *Proxy) registerCache(reg prometheus.Registerer) {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "promguard_cache_bytes", Help: "Bytes that the cache holds.",
+	}, func() float64 { return float64(p.policy.Load().cache.Bytes()) }))
 }
 
 // cacheKey is the same for requests that may have the same answer: to the same

@@ -122,6 +122,7 @@ func New(o Options) *Proxy {
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
+	p.registerCache(o.Registerer)
 	p.reverse = p.newReverseProxy()
 	return p
 }
