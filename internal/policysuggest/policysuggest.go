@@ -281,6 +281,9 @@ func (w *writer) eachTenant(before, after *config.Config, e *Evidence) error {
 			if value == 0 || !differs(&t, own, value) {
 				continue
 			}
+			if mode == querylimit.ModeOff {
+				mode = w.opts.Mode
+			}
 			line.Then, line.Why = t.with(value, mode), ""
 			w.Lines = append(w.Lines, line)
 			if err := w.set([]string{"tenants", name}, &t, &is, value); err != nil {
@@ -317,7 +320,7 @@ func (w *writer) draw(t *target, now *querylimit.Options, s *sketch) (line Line,
 		line.Why = "too few"
 		return line, 0
 	case math.IsInf(base, 1):
-		line.Why = "more than 1 % ask for all"
+		line.Why = "too many without any bound"
 		return line, 0
 	}
 	value = t.bound(base, w.opts.Margin)

@@ -147,7 +147,7 @@ func TestRequestsForAllLeaveNoBoundOnResults(t *testing.T) {
 	}
 	s, err := suggest(t, "", b.String(), nil)
 	require.NoError(t, err)
-	require.Equal(t, "more than 1 % ask for all", line(t, s, "", "results.series").Why)
+	require.Equal(t, "too many without any bound", line(t, s, "", "results.series").Why)
 	require.Equal(t, "observe 60000", line(t, s, "", "results.labels").Then)
 	require.Equal(t, "observe 1d", line(t, s, "", "metadata_range").Then)
 }
