@@ -42,7 +42,8 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 	commands := []subcommand{serveCommand(app, logConfig)}
 	commands = append(commands, checkCommands(app, stdout)...)
-	commands = append(commands, policyCommands(app, stdout)...)
+	commands = append(commands, policyCommands(app, stdout, stderr)...)
+	commands = append(commands, topCommand(app, stdout))
 	commands = append(commands, rulesCommands(app, stdout, stderr)...)
 
 	name, err := app.Parse(args)

@@ -25,7 +25,7 @@ type explainFlags struct {
 	who              querylimit.Subject
 }
 
-func policyCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
+func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcommand {
 	var f explainFlags
 	explain := app.Command("explain", "Say what each limit thinks of a query.")
 	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
@@ -47,6 +47,7 @@ func policyCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 	return []subcommand{
 		{explain, func() error { return f.run(stdout, time.Now()) }},
 		{test, func() error { return testPolicy(*file, *logs, stdout) }},
+		suggestCommand(policy, stdout, stderr),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/tracing"
 )
 
 // reloader loads the policy file and hands the policy on. A file that is refused
@@ -28,6 +29,7 @@ type reloader struct {
 	mu  sync.Mutex // one load at a time
 	log *querylog.Log
 
+	tracing *tracing.Manager
 	logLost func()
 
 	success, successTime, hash prometheus.Gauge
@@ -42,6 +44,7 @@ func newReloader(path string, reg prometheus.Registerer, logger *slog.Logger) *r
 	return &reloader{
 		path:        path,
 		logger:      logger,
+		tracing:     tracing.NewManager(logger),
 		success:     gauge("promguard_config_last_reload_successful", "1 if the last load of the policy file succeeded, else 0."),
 		successTime: gauge("promguard_config_last_reload_success_timestamp_seconds", "When a policy file was last loaded with success."),
 		hash:        gauge("promguard_config_hash", "First 48 bits of the SHA-256 of the policy file in force."),
@@ -60,11 +63,17 @@ func (r *reloader) load() (proxy.Policy, error) {
 		r.success.Set(0)
 		return proxy.Policy{}, fmt.Errorf("--config.file: query_log: %w", err)
 	}
+	tracer, err := r.tracing.Apply(c.Tracing)
+	if err != nil {
+		_ = log.Close() // Nothing is in it.
+		r.success.Set(0)
+		return proxy.Policy{}, fmt.Errorf("--config.file: tracing: %w", err)
+	}
 	r.success.Set(1)
 	r.successTime.SetToCurrentTime()
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
-	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Open: c.Open, Log: log}, nil
+	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Open: c.Open, Cache: c.Cache, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact}, nil
 }
 
 func (r *reloader) reload() error {
@@ -90,10 +99,11 @@ func (r *reloader) use(policy proxy.Policy) {
 	r.log = policy.Log
 }
 
-// close closes the query log.
+// close sends the last spans and closes the query log.
 func (r *reloader) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tracing.Close()
 	if err := r.log.Close(); err != nil {
 		r.logger.Warn("Query log not closed", "err", err)
 	}

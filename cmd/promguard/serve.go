@@ -49,6 +49,7 @@ type serveFlags struct {
 	routePrefix      string
 	config           string
 	shutdownTimeout  time.Duration
+	topQueries       int
 }
 
 func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcommand {
@@ -62,6 +63,7 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	c.Flag("web.external-url", "URL under which clients reach the guard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
 	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus.").PlaceHolder("<path>").StringVar(&f.routePrefix)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
+	c.Flag("top-queries.size", topQueriesHelp).Default("100").IntVar(&f.topQueries)
 	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
 	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
 }
@@ -95,6 +97,10 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if err := web.Validate(f.webConfig); err != nil {
 		return fmt.Errorf("--web.config.file: %w", err)
 	}
+	top, err := newTop(f.topQueries)
+	if err != nil {
+		return err
+	}
 	reg := newRegistry()
 	r := newReloader(f.config, reg, logger)
 	policy, err := r.load()
@@ -115,7 +121,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	upstreams.Registerer, upstreams.Logger = reg, logger
 	p := proxy.New(proxy.Options{
 		Pool: upstream.NewPool(upstreams), Kind: upstreams.Kind, Transport: upstreams.Transport, RoutePrefix: prefix,
-		Policy: policy, Registerer: reg, Logger: logger,
+		Policy: policy, Registerer: reg, Logger: logger, Top: top,
 	})
 	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
 	defer r.close()
@@ -244,6 +250,7 @@ func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) htt
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg})))
 	mux.HandleFunc("GET /-/healthy", proxy.HandleHealthy)
 	mux.HandleFunc("GET /-/ready", p.HandleReady)
+	mux.HandleFunc("GET /api/v1/promguard/top", p.HandleTop)
 	mux.HandleFunc("POST /-/reload", r.handle)
 	mux.HandleFunc("PUT /-/reload", r.handle)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -17,12 +17,15 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	promconfig "github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
@@ -41,8 +44,12 @@ type Config struct {
 	Collapse  bool
 	// Open names the endpoints that are open besides those that always are.
 	Open []string
+	// Cache says which answers are kept for a while.
+	Cache answercache.Options
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
+	// Tracing says where spans are sent; without an endpoint, nowhere.
+	Tracing promconfig.TracingConfig
 	// Hash is the SHA-256 of the bytes of the file; of nothing without a file.
 	Hash [sha256.Size]byte
 }
@@ -76,6 +83,7 @@ func Load(path string) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
+	c.Tracing.SetDirectory(filepath.Dir(path))
 	return c, nil
 }
 
@@ -109,7 +117,7 @@ func parse(text []byte) (*Config, Errors) {
 	}
 	f := file{
 		global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{},
-		admission: admission.DefaultOptions(), collapse: true,
+		admission: admission.DefaultOptions(), collapse: true, cache: answercache.DefaultOptions(),
 		queryLog: querylog.Options{SlowerThan: time.Second},
 	}
 	f.admission.Tenants = map[string]int{}
@@ -130,7 +138,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Open: f.open, QueryLog: f.queryLog, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Open: f.open, Cache: f.cache, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -163,7 +171,9 @@ type file struct {
 	admission    admission.Options
 	collapse     bool
 	open         []string
+	cache        answercache.Options
 	queryLog     querylog.Options
+	tracing      promconfig.TracingConfig
 }
 
 func (f *file) decode(d *decoder, root *yaml.Node) {
@@ -191,6 +201,20 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 		},
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
 		"open":      func(n *yaml.Node) { f.open = decodeOpen(d, n) },
+		"cache": func(n *yaml.Node) {
+			before := len(d.errs)
+			d.keys(n, keys{
+				"max_bytes": func(n *yaml.Node) {
+					value, _ := d.number(n)
+					f.cache.MaxBytes = int64(value)
+				},
+				"ttl":   func(n *yaml.Node) { f.cache.TTL = d.duration(n, "none") },
+				"round": func(n *yaml.Node) { f.cache.Round = d.duration(n, "none") },
+			})
+			if len(d.errs) == before {
+				d.check(n, f.cache.Validate())
+			}
+		},
 		"query_log": func(n *yaml.Node) {
 			d.keys(n, keys{
 				"file":        func(n *yaml.Node) { f.queryLog.File = d.text(n) },
@@ -199,7 +223,8 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 				"redact":      func(n *yaml.Node) { f.queryLog.Redact = d.boolean(n) },
 			})
 		},
-		"rules": func(n *yaml.Node) { f.rules = decodeRules(d, n) },
+		"tracing": func(n *yaml.Node) { decodeTracing(d, n, &f.tracing) },
+		"rules":   func(n *yaml.Node) { f.rules = decodeRules(d, n) },
 	})
 }
 

@@ -28,7 +28,7 @@ type Report struct {
 	// Malformed are those that no server answers, whatever the policy.
 	Malformed int
 	// Judged are all others: Refused of them would be refused, Before of those
-	// were so already, with 422 for what they ask, not with 429 or 503 for when, Warned would get a warning.
+	// were so already for what they ask, not with 429 or 503 for when, Warned would get a warning.
 	Judged, Refused, Before, Warned int
 	// Limits counts requests by the limit that they exceed and its mode.
 	Limits map[string]map[querylimit.Mode]int
@@ -51,7 +51,7 @@ func Run(rules *querylimit.Ruleset, log io.Reader) (*Report, error) {
 }
 
 func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, e *querylog.Entry) {
-	req := request(e)
+	req := Request(e)
 	if req == nil {
 		r.Skipped++
 		return
@@ -62,24 +62,53 @@ func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer,
 		return
 	}
 	r.Judged++
-	for _, refusal := range v.Refusals {
+	refusals, refused := afterwards(v, e)
+	for _, refusal := range refusals {
 		if r.Limits[refusal.Limit] == nil {
 			r.Limits[refusal.Limit] = map[querylimit.Mode]int{}
 			r.Examples[refusal.Limit] = refusal.Value + " " + refusal.Cause
 		}
 		r.Limits[refusal.Limit][refusal.Mode]++
 	}
-	if v.Refusals.Err() == nil {
-		if len(v.Refusals.Warnings()) > 0 {
+	if !refused {
+		if len(refusals.Warnings()) > 0 {
 			r.Warned++
 		}
 		return
 	}
 	r.Refused++
-	if e.Code == 422 {
+	if e.Code == 422 || CutOff(e) {
 		r.Before++
 	}
 	r.attribute(e)
+}
+
+// afterwards adds what is known only once there is an answer: how long it took,
+// and its bytes as they were sent.
+func afterwards(v querylimit.Verdict, e *querylog.Entry) (refusals querylimit.Refusals, refused bool) {
+	refusals, refused = v.Refusals, v.Refusals.Err() != nil
+	endpoint := querylimit.FindEndpoint(e.Endpoint)
+	if e.Code/100 != 2 && !CutOff(e) {
+		return refusals, refused
+	}
+	if d := v.Policy.Deadline(endpoint.Class, 0); d > 0 && e.Took > d.Seconds() {
+		refusals, refused = append(refusals, v.Policy.RefuseDeadline(endpoint.Class, endpoint.Name, d)), true
+	}
+	limit, mode := v.Policy.Response(endpoint.Class)
+	for _, most := range []int64{limit.WireMax, limit.Max} { // Compressed, there are not fewer.
+		if mode != querylimit.ModeOff && most > 0 && e.Bytes > most {
+			refusals = append(refusals, v.Policy.RefuseResponse(endpoint.Class, most, limit.Truncate))
+			return refusals, refused || mode == querylimit.ModeEnforce && !limit.Truncate
+		}
+	}
+	return refusals, refused
+}
+
+// CutOff reports whether a limit kept the request from being answered in full.
+func CutOff(e *querylog.Entry) bool {
+	return slices.ContainsFunc(e.Limits, func(limit string) bool {
+		return strings.HasSuffix(limit, ":"+querylimit.ModeEnforce.String())
+	})
 }
 
 func (r *Report) attribute(e *querylog.Entry) {
@@ -98,8 +127,8 @@ func (r *Report) attribute(e *querylog.Entry) {
 	}
 }
 
-// request returns what the rules look at, or nil if the entry does not have it.
-func request(e *querylog.Entry) *querylimit.Request {
+// Request returns what the rules look at, or nil if the entry does not have it.
+func Request(e *querylog.Entry) *querylimit.Request {
 	endpoint := querylimit.FindEndpoint(e.Endpoint)
 	if endpoint == nil {
 		return nil

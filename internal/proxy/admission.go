@@ -43,17 +43,24 @@ func (p *Proxy) admitted(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	class := x.admissionClass()
 	start := time.Now()
+	span := x.record.trace.admission(class.String())
 	release, err := p.admission.Acquire(req.Context(), x.who.Tenant, class)
-	p.metrics.waited[class].Observe(time.Since(start).Seconds())
+	span.end(err)
+	sent := time.Now()
+	p.metrics.waited[class].Observe(sent.Sub(start).Seconds())
 	if err != nil {
 		return nil, err
 	}
+	x.record.sent = sent
+	span = x.record.trace.upstream(req)
 	res, err := p.send(req)
 	if err != nil {
+		span.end(err)
 		release()
 		return nil, err
 	}
-	res.Body = &heldBody{res.Body, release}
+	res.Body = &heldBody{res.Body, span.endWith(res, release)}
+	watchSamples(res, x)
 	return res, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -48,6 +49,7 @@ type metrics struct {
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
+	cache         *answercache.Stats
 	waited        [admission.NumClasses]prometheus.Observer
 	resent        *prometheus.CounterVec
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
@@ -88,6 +90,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
 	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
+	m.cache = answercache.NewStats(reg)
 	m.precreate()
 	return m
 }

@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/answercache"
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/topqueries"
 	"github.com/promguard/promguard/internal/upstream"
 )
 
@@ -47,6 +50,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// ReadTimeout bounds the reading of a request's body; 0 means 10s.
 	ReadTimeout time.Duration
+	// Top adds up what queries cost; nil means that nobody does.
+	Top *topqueries.Tracker
 	// StallTimeout bounds each write to a client; 0 means 30s. A client that
 	// takes longer to make room is disconnected.
 	StallTimeout time.Duration
@@ -65,8 +70,16 @@ type Policy struct {
 	Collapse bool
 	// Open names endpoints of ClassBulk that are open; the others are closed.
 	Open []string
+	// Cache says which answers are kept, until the next SetPolicy.
+	Cache answercache.Options
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
+	// Tracer begins spans; nil means that there are none.
+	Tracer trace.Tracer
+	// Redact keeps the texts of queries from whatever shows what was asked.
+	Redact bool
+
+	cache *answercache.Cache // nil if nothing is kept
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -83,6 +96,7 @@ type Proxy struct {
 	admission *admission.Controller
 	collapser *collapser
 	metrics   *metrics
+	top       *topqueries.Tracker
 	logger    *slog.Logger
 	health    health
 
@@ -96,6 +110,7 @@ func New(o Options) *Proxy {
 		router:       newRouter(o.Kind),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
+		top:          o.Top,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
 		readTimeout:  o.ReadTimeout,
@@ -120,6 +135,7 @@ func New(o Options) *Proxy {
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
+	p.registerCache(o.Registerer)
 	p.reverse = p.newReverseProxy()
 	return p
 }
@@ -147,6 +163,7 @@ func ParseUpstream(s string) (*url.URL, error) {
 
 // SetPolicy replaces the policy for requests that come from now on.
 func (p *Proxy) SetPolicy(policy Policy) {
+	policy.cache = answercache.New(policy.Cache, p.metrics.cache)
 	p.policy.Store(&policy)
 	p.admission.SetOptions(policy.Admission)
 }
@@ -164,6 +181,7 @@ type exchange struct {
 	deadline time.Duration
 	warnings []string
 	collapse bool
+	cache    *answercache.Cache
 	params   string // as they go upstream
 	record   *record
 }
@@ -192,13 +210,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	var seen record
+	seen := record{trace: p.startTrace(r)}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
 		p.metrics.request(class, rw.code, took)
 		// A reload may have replaced and closed the log of when the request came.
 		seen.write(p.policy.Load().Log, start, took, rw, r)
+		p.countCost(&seen, rw, start, took)
+		seen.trace.end(&seen, rw, r.Method)
 	}()
 
 	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
@@ -248,6 +268,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if err != nil {
 		return nil, err
 	}
+	seen.passed = true
 	deadline := v.Policy.Deadline(e.Class, q.timeout)
 	if q.timeout > deadline && deadline > 0 {
 		q.set("timeout", formatDuration(deadline))
@@ -261,6 +282,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		deadline: deadline,
 		warnings: e.warnings(v.Refusals),
 		collapse: set.Collapse,
+		cache:    set.cache,
 		record:   seen,
 	}, nil
 }

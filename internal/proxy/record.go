@@ -18,6 +18,10 @@ type record struct {
 	who      querylimit.Subject
 	request  *request // nil if it was malformed
 	verdict  querylimit.Verdict
+	trace    *requestTrace
+	passed   bool      // the rules let it through
+	sent     time.Time // to the server; zero if it was not
+	samples  int64     // that the server went through, if it says so
 }
 
 // CountLostLog counts a request that could not be written to the query log.

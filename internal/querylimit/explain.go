@@ -47,7 +47,7 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 	if e.Step > 0 {
 		count(&counts[countPoints], int(min(e.End.Sub(e.Start)/e.Step, math.MaxInt32))+1)
 		b := p.opts.MinStep
-		list = append(list, Finding{LimitMinStep, b.Mode, text(e.Step), allowed(b.Value), e.Step < b.Value})
+		list = append(list, Finding{LimitMinStep, b.Mode, text(e.Step), allowed(b.Value), e.Step < b.Value}, p.explainStep(q, e))
 	}
 	if first, last, ok := q.times(e); ok {
 		for _, f := range []struct {

@@ -28,6 +28,7 @@ const (
 	LimitSubqueryPoints = "subquery_points"
 	LimitPoints         = "points"
 	LimitMinStep        = "min_step"
+	LimitStepRounding   = "step_rounding"
 	LimitRange          = "range"
 	LimitOldest         = "oldest"
 	LimitMetadataRange  = "metadata_range"
@@ -43,7 +44,7 @@ func Limits() []string {
 	return []string{
 		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
-		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
+		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitStepRounding, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
 		LimitFederateSelectors, LimitReadQueries,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}

@@ -64,6 +64,7 @@ func (p *Policy) CheckEvaluation(q *Query, e Evaluation, now time.Time) Refusals
 		steps := min(e.End.Sub(e.Start)/e.Step, math.MaxInt32)
 		rs = p.checkCount(rs, &counts[countPoints], int(steps)+1)
 		rs = p.checkMinStep(rs, e.Step)
+		rs = p.checkStepRounding(rs, q, e)
 	}
 	if b := p.opts.SubqueryPoints; b.Mode != ModeOff && len(q.subqueries) > 0 {
 		rs = p.checkCount(rs, &counts[countSubqueryPoints], q.subqueryPoints(e))

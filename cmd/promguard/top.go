@@ -1,0 +1,155 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/topqueries"
+)
+
+const topQueriesHelp = "How many queries to keep of each minute and of each ten minutes, for /api/v1/promguard/top on the telemetry address; 0 means none."
+
+// newTop returns nil for size 0.
+func newTop(size int) (*topqueries.Tracker, error) {
+	switch {
+	case size < 0 || size > topqueries.MaxSize:
+		return nil, fmt.Errorf("--top-queries.size is %d: use 0 to %d", size, topqueries.MaxSize)
+	case size == 0:
+		return nil, nil
+	}
+	return topqueries.New(size), nil
+}
+
+type topFlags struct {
+	url, window, by string
+	limit           int
+}
+
+func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
+	var f topFlags
+	c := app.Command("top", "Show which queries cost the server most.")
+	c.Flag("url", "Telemetry address of the guard.").Default("http://127.0.0.1:9092").StringVar(&f.url)
+	c.Flag("window", "How far back: 5m or 1h.").Default("5m").StringVar(&f.window)
+	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").StringVar(&f.by)
+	c.Flag("limit", "How many queries.").Default("20").IntVar(&f.limit)
+	return subcommand{c, func() error { return f.run(stdout) }}
+}
+
+func (f *topFlags) run(w io.Writer) error {
+	report, err := f.ask()
+	if err != nil {
+		return fmt.Errorf("--url %s: %w", f.url, err)
+	}
+	total := report.Total
+	fmt.Fprintf(w, "since %s: %d requests, %s at the server, %s\n", report.From.Format(time.DateTime), total.Requests, secondsText(total.Seconds), bytesText(total.Bytes))
+	if len(report.Queries) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nTIME\tSHARE\tREQUESTS\tFAILED\tLONGEST\tBYTES\tSAMPLES\tWHO\tENDPOINT\tFINGERPRINT\tQUERY")
+	for i := range report.Queries {
+		q := &report.Queries[i]
+		share, of := q.Seconds, total.Seconds
+		if f.by != "time" {
+			share, of = float64(q.Bytes), float64(total.Bytes)
+		}
+		samples := "-" // Most requests do not ask the server to tell.
+		if q.Samples > 0 {
+			samples = strconv.FormatInt(q.Samples, 10)
+		}
+		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
+			secondsText(q.Longest), bytesText(q.Bytes), samples, whoText(&q.Key), q.Endpoint, cmp.Or(q.Fingerprint, "-"), lineText(q.Text))
+	}
+	return t.Flush()
+}
+
+func (f *topFlags) ask() (*topqueries.Report, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	target := strings.TrimSuffix(f.url, "/") + "/api/v1/promguard/top?" + url.Values{
+		"window": {f.window}, "by": {f.by}, "limit": {strconv.Itoa(f.limit)},
+	}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          *topqueries.Report
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Status == "" {
+		return nil, fmt.Errorf("the answer (%s) is not that of a guard: use its --web.telemetry-address", res.Status)
+	}
+	if answer.Data == nil {
+		return nil, fmt.Errorf("%s", answer.Error)
+	}
+	return answer.Data, nil
+}
+
+// whoText names who asked, as closely as it is known.
+func whoText(k *topqueries.Key) string {
+	var parts []string
+	for _, part := range []struct{ name, value string }{
+		{"tenant", k.Tenant}, {"alert", k.AlertRule}, {"dashboard", k.Dashboard}, {"panel", k.Panel},
+	} {
+		if part.value != "" {
+			parts = append(parts, part.name+"="+lineText(part.value))
+		}
+	}
+	if k.Alert && k.AlertRule == "" {
+		parts = append(parts, "alert")
+	}
+	return cmp.Or(strings.Join(parts, " "), "-")
+}
+
+// lineText keeps a text of others from moving the cursor and filling the screen.
+func lineText(s string) string {
+	const most = 120
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "..."
+	}
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+func secondsText(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	default:
+		d = d.Round(10 * time.Microsecond)
+	}
+	return d.String()
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	case n >= 10<<10:
+		return strconv.FormatInt(n>>10, 10) + " KiB"
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}

@@ -1,0 +1,77 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/topqueries"
+)
+
+func TestWhatIsOffAllocatesNothing(t *testing.T) {
+	g := newGuard(t, "http://127.0.0.1:1", nil)
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/query?query=up", nil)
+	rw := newResponseWriter(httptest.NewRecorder(), time.Second)
+	seen := record{passed: true, endpoint: g.proxy.router.static["/api/v1/query"], request: &request{}, verdict: querylimit.Verdict{Queries: []*querylimit.Query{{Text: "up"}}}}
+	start := time.Now()
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		seen.trace = g.proxy.startTrace(r)
+		seen.trace.admission("panels").end(nil)
+		seen.trace.upstream(r).end(nil)
+		seen.trace.end(&seen, rw, r.Method)
+		g.proxy.countCost(&seen, rw, start, time.Second)
+	}))
+	g.proxy.top = topqueries.New(10)
+	g.proxy.countCost(&seen, rw, start, time.Second)
+	require.Zero(t, testing.AllocsPerRun(100, func() { g.proxy.countCost(&seen, rw, start, time.Second) }), "nor does a query that is known")
+}
+
+// BenchmarkServeSeen is what it costs to look: the guard by itself, with top
+// queries, with tracing of no request and of every one, and with the cache.
+func BenchmarkServeSeen(b *testing.B) {
+	upstream := newUpstream(b, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"status":"success","data":["a","b","c"]}`)
+	})
+	traced := func(share float64) func(*Options) {
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(share)), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+		b.Cleanup(func() { require.NoError(b, provider.Shutdown(context.Background())) })
+		return func(o *Options) { o.Policy.Tracer = provider.Tracer("bench") }
+	}
+	for _, c := range []struct {
+		name string
+		with func(*Options)
+	}{
+		{"alone", func(*Options) {}},
+		{"top", func(o *Options) { o.Top = topqueries.New(100) }},
+		{"tracing=0", traced(0)},
+		{"tracing=1", traced(1)},
+		{"cache", withCache},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			g := newGuard(b, upstream.URL, nil, c.with)
+			b.ReportAllocs()
+			for b.Loop() {
+				res, err := g.Client().Get(g.URL + "/api/v1/label/job/values?match[]=up")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+					b.Fatal(res.Status, err)
+				}
+				res.Body.Close()
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/topqueries"
+)
+
+// countCost adds a request that was let through to what its query cost.
+func (p *Proxy) countCost(seen *record, rw *responseWriter, start time.Time, took time.Duration) {
+	if p.top == nil || !seen.passed {
+		return
+	}
+	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: seen.samples}
+	if !seen.sent.IsZero() { // Others have waited for somebody else's answer.
+		cost.Seconds = (took - seen.sent.Sub(start)).Seconds()
+		cost.Longest = cost.Seconds
+	}
+	if rw.code/100 != 2 {
+		cost.Failed = 1
+	}
+	text := ""
+	if queries := seen.verdict.Queries; len(queries) > 0 && !p.policy.Load().Redact {
+		text = queries[0].Text
+	}
+	p.top.Add(start.Add(took), topqueries.Key{
+		Endpoint: seen.endpoint.Name, Fingerprint: joinedFingerprint(seen.verdict.Queries),
+		Tenant: seen.who.Tenant, Dashboard: seen.who.Dashboard, Panel: seen.who.Panel,
+		Alert: seen.who.Alert, AlertRule: seen.who.AlertRule,
+	}, text, cost)
+}
+
+// joinedFingerprint is that of a request; of many selectors, the first will do.
+func joinedFingerprint(queries []*querylimit.Query) string {
+	const most = 8
+	switch len(queries) {
+	case 0:
+		return ""
+	case 1:
+		return queries[0].Fingerprint
+	}
+	return strings.Join(querylimit.Fingerprints(queries[:min(most, len(queries))]), ",")
+}
+
+// maxTop is how many queries may be asked for.
+const maxTop = topqueries.MaxSize
+
+// HandleTop answers which queries cost most: window=5m or 1h, by=time or bytes,
+// limit=20.
+func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
+	if p.top == nil {
+		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", errors.New("top queries are off: --top-queries.size is 0")})
+		return
+	}
+	report, err := p.readTop(r)
+	if err != nil {
+		writeError(w, &apiError{http.StatusBadRequest, typeBadData, "", err})
+		return
+	}
+	if p.policy.Load().Redact {
+		for i := range report.Queries {
+			report.Queries[i].Text = "" // Of before a reload.
+		}
+	}
+	body, err := json.Marshal(struct {
+		Status string             `json:"status"`
+		Data   *topqueries.Report `json:"data"`
+	}{"success", report})
+	if err != nil {
+		writeError(w, asAPIError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // An error means that the client is gone.
+}
+
+func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {
+	window, by, limit := "5m", topqueries.ByTime, 20
+	var err error
+	if text := r.FormValue("window"); text != "" {
+		window = text
+	}
+	if text := r.FormValue("by"); text != "" {
+		if by, err = topqueries.ParseOrder(text); err != nil {
+			return nil, err
+		}
+	}
+	if text := r.FormValue("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxTop {
+			return nil, fmt.Errorf("limit %q: use 1 to %d", shorten(text), maxTop)
+		}
+	}
+	return p.top.Top(time.Now(), window, by, limit)
+}
+
+// samplesReader finds out how many samples the server went through, in an answer
+// to a request that asked it to tell. The number stands behind the series, so that
+// the end of the answer is enough.
+type samplesReader struct {
+	heldBody
+
+	tail []byte
+}
+
+const samplesTail = 4 << 10
+
+// samplesPattern finds how many samples were read, and in an answer of an older
+// server, which does not tell, how many were looked at.
+var samplesPattern = regexp.MustCompile(`"(?:samplesRead|totalQueryableSamples)":(\d{1,18})[,}]`)
+
+// watchSamples makes the exchange remember the samples of an answer that tells.
+func watchSamples(res *http.Response, x *exchange) {
+	if stats := x.request.get("stats"); stats == "" || !isPlain(res) || !isJSON(res) {
+		return
+	}
+	body := &samplesReader{}
+	body.heldBody = heldBody{res.Body, func() { x.record.samples = body.samples() }}
+	res.Body = body
+}
+
+// Read implements io.Reader.
+func (s *samplesReader) Read(p []byte) (int, error) {
+	n, err := s.heldBody.Read(p)
+	s.tail = append(s.tail, p[max(0, n-samplesTail):n]...)
+	if extra := len(s.tail) - samplesTail; extra > 0 {
+		s.tail = append(s.tail[:0], s.tail[extra:]...)
+	}
+	return n, err
+}
+
+func (s *samplesReader) samples() int64 {
+	all := samplesPattern.FindAllSubmatch(s.tail, -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(all[len(all)-1][1]), 10, 64) // Digits that fit.
+	return n
+}

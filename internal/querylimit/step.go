@@ -1,0 +1,107 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// StepRounding says which steps of range queries are worth evaluating. It names a
+// better one, and never sets it: the answer would have other times than those
+// that were asked for.
+type StepRounding struct {
+	Mode Mode
+	// Interval is the scrape interval; 0 means that it is not known.
+	Interval time.Duration
+	// Points is how many points a panel can show; 0 means any number.
+	Points int
+}
+
+// Validate returns an error that says what is wrong with s.
+func (s *StepRounding) Validate() error {
+	if s.Interval < 0 || s.Points < 0 {
+		return fmt.Errorf("%s: interval is %s and points %d: use 0 for none, or a positive value", LimitStepRounding, s.Interval, s.Points)
+	}
+	return nil
+}
+
+// alignedBelow is up to how many scrape intervals it matters that a step is a
+// multiple of them: of fewer, some steps have a sample more than others.
+const alignedBelow = 10
+
+// stepAdvice is what a range query should ask for instead.
+type stepAdvice struct {
+	reasons []string
+	step    time.Duration
+	// ranges is set if the ranges of selectors should be at least step.
+	ranges bool
+}
+
+// advise returns advice without reasons if there is nothing to say. Window is the
+// shortest range of a selector, or 0.
+func (s *StepRounding) advise(e Evaluation, window time.Duration) stepAdvice {
+	a := stepAdvice{step: e.Step}
+	because := func(reason string) { a.reasons = append(a.reasons, reason) }
+	length := e.End.Sub(e.Start)
+	switch {
+	case s.Interval == 0:
+	case e.Step < s.Interval:
+		because("is below the scrape interval of " + text(s.Interval) + ", so that steps repeat samples")
+		a.step = s.Interval
+	case e.Step < alignedBelow*s.Interval && e.Step%s.Interval != 0:
+		because("is no multiple of the scrape interval of " + text(s.Interval) + ", so that steps have more or fewer samples by turns")
+	}
+	if s.Points > 0 && length/e.Step >= time.Duration(s.Points) {
+		because("makes " + strconv.FormatInt(int64(length/e.Step)+1, 10) + " points, of which a panel shows about " + strconv.Itoa(s.Points))
+		a.step = max(a.step, length/time.Duration(s.Points)+1)
+	}
+	a.step = roundUp(a.step, max(s.Interval, time.Second))
+	if window > 0 && e.Step > window {
+		because("is longer than the range [" + text(window) + "] of the query, so that samples between two steps are not read")
+		a.ranges = true
+	}
+	if len(a.reasons) == 0 {
+		a.step = e.Step
+	}
+	a.ranges = a.ranges || len(a.reasons) > 0 && window > 0 && a.step > window
+	return a
+}
+
+func roundUp(d, unit time.Duration) time.Duration {
+	if rest := d % unit; rest > 0 {
+		return add(d, unit-rest)
+	}
+	return d
+}
+
+// checkStepRounding adds a refusal to rs if another step would serve better.
+func (p *Policy) checkStepRounding(rs Refusals, q *Query, e Evaluation) Refusals {
+	s := &p.opts.StepRounding
+	if s.Mode == ModeOff || e.Step <= 0 {
+		return rs
+	}
+	a := s.advise(e, q.window)
+	if len(a.reasons) == 0 {
+		return rs
+	}
+	var do []string
+	if a.step != e.Step {
+		do = append(do, "a step of "+text(a.step)+", as the minimum interval of the panel or of the data source")
+	}
+	if a.ranges {
+		do = append(do, "ranges of at least "+text(a.step)+", as $__rate_interval of Grafana makes them")
+	}
+	return append(rs, p.refuse(LimitStepRounding, s.Mode, "a range query with a step of "+text(e.Step), strings.Join(a.reasons, ", and "),
+		"Use "+strings.Join(do, ", and ")+"; an operator can change limits.step_rounding."))
+}
+
+// explainStep returns what the limit sees of a query.
+func (p *Policy) explainStep(q *Query, e Evaluation) Finding {
+	s := p.opts.StepRounding
+	a := s.advise(e, q.window)
+	return Finding{LimitStepRounding, s.Mode, text(e.Step), text(a.step), len(a.reasons) > 0}
+}

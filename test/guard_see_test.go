@@ -1,0 +1,241 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// run runs the guard's binary for a command that ends.
+func run(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), args...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Run(), "%s\n%s", out.String(), errs.String())
+	return out.String(), errs.String()
+}
+
+func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
+	dir := t.TempDir()
+	upstreamLog, guardLog := filepath.Join(dir, "prometheus.log"), filepath.Join(dir, "guard.log")
+	p := prometheus(t, t.TempDir(), "global: {query_log_file: "+upstreamLog+"}\n")
+	policy := "# ours\nlimits:\n  range: {max: 90d} # a quarter\nquery_log: {file: " + guardLog + ", slower_than: 0s}\n"
+	g, file := guardWith(t, p, policy)
+	for i := range 150 {
+		end := 1_700_000_000 + i
+		a := post(t, g.url+"/api/v1/query_range", url.Values{
+			"query": {`sum by (job) (rate(up[5m]))`}, "start": {strconv.Itoa(end - 6*3600)}, "end": {strconv.Itoa(end)}, "step": {"60"},
+		}.Encode())
+		require.Equal(t, http.StatusOK, a.code, a.body)
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, get(t, g.url+"/api/v1/series?match[]="+url.QueryEscape(`{le!=""}`)).code)
+	g.stop(t) // Writes what waits.
+	p.stop(t)
+	for name, log := range map[string]string{"the guard's": guardLog, "Prometheus's": upstreamLog} {
+		t.Run(name, func(t *testing.T) {
+			diff, told := run(t, "policy", "suggest", "--query-log="+log, "--policy="+file, "--min-requests=100", "--min-period=0s")
+			require.Contains(t, told, "150 requests that were answered, from ")
+			require.Regexp(t, `(?m)^\(all\) +range +150 +6h5m +6h5m +observe 90d +observe 1d$`, told)
+			require.Regexp(t, `(?m)^\(all\) +points +150 .* observe 1000$`, told)
+			require.Contains(t, told, "\nOnce every limit that is suggested is in mode enforce:\n")
+			require.Contains(t, diff, " # ours\n limits:\n-  range: {max: 90d} # a quarter\n+  range: {max: 1d} # a quarter\n")
+			text, _ := run(t, "policy", "suggest", "--query-log="+log, "--policy="+file, "--min-requests=100", "--min-period=0s", "--output=file")
+			suggested := filepath.Join(t.TempDir(), "new.yml")
+			require.NoError(t, os.WriteFile(suggested, []byte(text), 0o600))
+			out, _ := run(t, "policy", "test", "--policy="+suggested, "--query-log="+log)
+			refused := map[string]int{"the guard's": 1, "Prometheus's": 0}[name]
+			require.Regexp(t, fmt.Sprintf(`^15\d requests: would refuse %d `, refused), out)
+		})
+	}
+	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), "policy", "suggest", "--query-log="+guardLog)
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "too little evidence: 150 requests")
+}
+
+func TestTopQueriesOfARealServer(t *testing.T) {
+	p := prometheus(t, clusterData(t), emptyConfig)
+	g, _ := guardWith(t, p, "identity: {peers: [127.0.0.1]}\n")
+	ask := func(query, panel, stats string) {
+		form := url.Values{"query": {query}, "time": {"1700000000"}}
+		if stats != "" {
+			form.Set("stats", stats)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+"/api/v1/query", strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Accept-Encoding", "identity")
+		req.Header.Set("X-Dashboard-Uid", "d1")
+		req.Header.Set("X-Panel-Id", panel)
+		require.Equal(t, http.StatusOK, do(t, req).code)
+	}
+	newest := strconv.FormatFloat(metric(t, p.url, "prometheus_tsdb_head_max_time_seconds", nil), 'f', 3, 64)
+	for range 3 {
+		ask(`count(kube_pod_info @ `+newest+`)`, "1", "")
+	}
+	ask(`count(kube_pod_info @ `+newest+`)`, "2", "all")
+	var top struct {
+		Data struct {
+			Queries []struct {
+				Panel, Query      string
+				Requests, Samples int
+				Seconds           float64
+			}
+			Total struct{ Requests int }
+		}
+	}
+	require.Eventually(t, func() bool {
+		a := get(t, g.telemetry+"/api/v1/promguard/top?window=1h")
+		require.NoError(t, json.Unmarshal([]byte(a.body), &top), a.body)
+		return top.Data.Total.Requests == 4
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Len(t, top.Data.Queries, 2)
+	for _, q := range top.Data.Queries {
+		require.Contains(t, q.Query, "kube_pod_info")
+		require.Positive(t, q.Seconds)
+		require.Equal(t, map[string]int{"1": 3, "2": 1}[q.Panel], q.Requests)
+		require.Equal(t, q.Panel == "2", q.Samples > 0, "the server was asked to tell once: %+v", q)
+	}
+	table, _ := run(t, "top", "--url="+g.telemetry, "--window=1h")
+	require.Regexp(t, `(?m) 3 +0 .* dashboard=d1 panel=1 +query +[0-9a-f]{16} +count\(kube_pod_info`, table)
+}
+
+// spanCollector is what Jaeger, Tempo and the like are to a service.
+type spanCollector struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	spans map[string][]*tracepb.Span // by service
+}
+
+func newSpanCollector(t *testing.T) *spanCollector {
+	t.Helper()
+	c := &spanCollector{spans: map[string][]*tracepb.Span{}}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var req collector.ExportTraceServiceRequest
+		if err != nil || proto.Unmarshal(body, &req) != nil {
+			http.Error(w, "no spans", http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, rs := range req.GetResourceSpans() {
+			for _, a := range rs.GetResource().GetAttributes() {
+				if a.GetKey() == "service.name" {
+					for _, ss := range rs.GetScopeSpans() {
+						name := a.GetValue().GetStringValue()
+						c.spans[name] = append(c.spans[name], ss.GetSpans()...)
+					}
+				}
+			}
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// find waits for a span of a service.
+func (c *spanCollector) find(t *testing.T, service string, is func(*tracepb.Span) bool) *tracepb.Span {
+	t.Helper()
+	var found *tracepb.Span
+	require.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range c.spans[service] {
+			if is(s) {
+				found = s
+				return true
+			}
+		}
+		return false
+	}, 20*time.Second, 20*time.Millisecond, "no such span of %s", service)
+	return found
+}
+
+func TestTheSpansOfGuardAndServerAreOneTrace(t *testing.T) {
+	c := newSpanCollector(t)
+	tracing := "tracing: {endpoint: '" + strings.TrimPrefix(c.URL, "http://") + "', client_type: http, insecure: true, sampling_fraction: 1}\n"
+	p := prometheus(t, t.TempDir(), tracing)
+	g, file := guardWith(t, p, "limits: {}\n")
+	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
+	require.NoError(t, os.WriteFile(file, []byte(tracing), 0o600))
+	require.Equal(t, http.StatusOK, post(t, g.telemetry+"/-/reload", "").code)
+	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=vector(42)").code)
+	root := c.find(t, "promguard", func(s *tracepb.Span) bool { return s.GetName() == "GET /api/v1/query" })
+	sent := c.find(t, "promguard", func(s *tracepb.Span) bool { return s.GetName() == "upstream" })
+	require.Equal(t, root.GetSpanId(), sent.GetParentSpanId())
+	served := c.find(t, "prometheus", func(s *tracepb.Span) bool { return bytes.Equal(s.GetParentSpanId(), sent.GetSpanId()) })
+	require.Equal(t, root.GetTraceId(), served.GetTraceId())
+	text := ""
+	for _, a := range root.GetAttributes() {
+		if a.GetKey() == "db.query.text" {
+			text = a.GetValue().GetStringValue()
+		}
+	}
+	require.Equal(t, "vector(42)", text)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans["promguard"] {
+		require.Equal(t, root.GetTraceId(), s.GetTraceId(), "nothing is traced before the reload")
+	}
+}
+
+func TestABetterStepIsNamedInTheAnswer(t *testing.T) {
+	g, _ := guardWith(t, prometheus(t, t.TempDir(), emptyConfig), "limits: {step_rounding: {mode: warn}}\n")
+	a := post(t, g.url+"/api/v1/query_range", "query=up&start=1700000000&end=1700086400&step=20")
+	require.Equal(t, http.StatusOK, a.code, a.body)
+	var got struct{ Warnings []string }
+	require.NoError(t, json.Unmarshal([]byte(a.body), &got))
+	require.Len(t, got.Warnings, 1)
+	require.Contains(t, got.Warnings[0], "Use a step of 45s")
+	a = post(t, g.url+"/api/v1/query_range", "query=up&start=1700000000&end=1700086400&step=45")
+	require.NotContains(t, a.body, "warnings")
+	out, _ := run(t, "explain", "up", "--start=1d", "--step=20s")
+	require.Regexp(t, `(?m)^step_rounding +off +20s +45s +exceeded$`, out)
+}
+
+func TestTheCacheGivesWhatTheServerGave(t *testing.T) {
+	p := prometheus(t, clusterData(t), emptyConfig)
+	g, file := guardWith(t, p, "cache: {max_bytes: 10485760, ttl: 1h}\n")
+	paths := []string{"labels", "label/job/values", "label/__name__/values?limit=1000000", "metadata", "status/buildinfo"}
+	for _, path := range paths {
+		direct := get(t, p.url+"/api/v1/"+path)
+		for _, age := range []bool{false, true, true} {
+			a := get(t, g.url+"/api/v1/"+path)
+			require.Equal(t, direct.code, a.code, path)
+			require.Equal(t, direct.body, a.body, path)
+			require.Equal(t, age, a.header.Get("Age") != "", path)
+		}
+	}
+	require.InDelta(t, 2*len(paths), metric(t, g.telemetry, "promguard_cache_requests_total", map[string]string{"result": "hit"}), 0)
+	// What the server has truncated, and its errors, are asked for again.
+	for range 2 {
+		require.Empty(t, get(t, g.url+"/api/v1/label/__name__/values?limit=2").header.Get("Age"))
+		require.Empty(t, get(t, g.url+"/api/v1/labels?match[]="+url.QueryEscape(`{job=`)).header.Get("Age"))
+	}
+	require.NoError(t, os.WriteFile(file, []byte("cache: {max_bytes: 10485760, ttl: 30m}\n"), 0o600))
+	require.Equal(t, http.StatusOK, post(t, g.telemetry+"/-/reload", "").code)
+	require.Empty(t, get(t, g.url+"/api/v1/labels").header.Get("Age"), "a reload empties it")
+}
