@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -41,20 +40,7 @@ func WriteLayout(dir, tag string, index v1.ImageIndex, referrers []v1.Image) err
 			return err
 		}
 	}
-	return readable(dir)
-}
-
-// readable lets everyone read what is below dir, whatever the umask was.
-func readable(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.Chmod(path, 0o755)
-		}
-		return os.Chmod(path, 0o644)
-	})
+	return nil
 }
 
 // ReadLayout returns what WriteLayout wrote.

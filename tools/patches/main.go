@@ -33,7 +33,7 @@ func main() {
 type options struct {
 	root, dir, tree, source string
 	discard, stock          bool
-	out, tags               string
+	build                   patchset.BuildOptions
 }
 
 func run(ctx context.Context, args []string) error {
@@ -50,8 +50,10 @@ func run(ctx context.Context, args []string) error {
 	app.Command("verify", "Check every patch's message, and that apply and export give the same files.")
 	app.Command("test", "Run the tests that the patches name, in the tree.")
 	build := app.Command("build", "Build the tree's binaries.")
-	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.out)
-	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.tags)
+	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.build.Out)
+	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.build.Tags)
+	build.Flag("platform", "What to build for, such as linux/arm64. Empty: this machine.").StringVar(&o.build.Platform)
+	build.Flag("strip", "Leave out the symbols that only debuggers read.").BoolVar(&o.build.Strip)
 	build.Flag("stock", "Build upstream's binaries instead, from its unpatched source. The tree is not touched.").BoolVar(&o.stock)
 	app.Command("version", "Print the version that builds are stamped with.")
 
@@ -86,7 +88,7 @@ func (o options) run(ctx context.Context, command string) error {
 	case "test":
 		return set.Test(ctx, tree, os.Stdout)
 	case "build":
-		return o.build(ctx, set, tree)
+		return o.compile(ctx, set, tree)
 	default:
 		fmt.Println(set.Upstream.ProductVersion())
 		return nil
@@ -141,9 +143,11 @@ func (o options) export(ctx context.Context, set *patchset.Set, tree patchset.Tr
 	return o.apply(ctx, set, tree)
 }
 
-func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+func (o options) compile(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	out := o.build.Out
+	o.build.Out = o.path(out)
 	version, build := set.Upstream.ProductVersion(), func() error {
-		return set.Build(ctx, tree, o.path(o.out), o.tags, os.Stdout)
+		return set.Build(ctx, tree, o.build, os.Stdout)
 	}
 	if o.stock {
 		source, err := o.sourceOf(ctx, set)
@@ -151,10 +155,10 @@ func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tre
 			return err
 		}
 		version, build = set.Upstream.StockVersion(), func() error {
-			return set.BuildStock(ctx, source, o.path(o.out), o.tags, os.Stdout)
+			return set.BuildStock(ctx, source, o.build, os.Stdout)
 		}
 	}
-	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, o.out)
+	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, out)
 	start := time.Now()
 	if err := build(); err != nil {
 		return fmt.Errorf("building %s: %w", version, err)
