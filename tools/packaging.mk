@@ -56,3 +56,10 @@ image-push:
 .PHONY: test-image
 test-image: image
 	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v ./tools/image/imagetest
+
+## bump: take the patches to another upstream version, UPSTREAM=v0.316.0, or go on after conflicts; BUMP_ARGS=--check writes nothing
+.PHONY: bump
+BUMP_ARGS ?=
+bump:
+	@test -n '$(UPSTREAM)' || { echo 'make bump UPSTREAM=v0.316.0: name the version of the Go module' >&2; exit 1; }
+	@go run ./tools/patches --tree build/bump bump $(BUMP_ARGS) $(UPSTREAM)

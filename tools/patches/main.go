@@ -34,11 +34,12 @@ type options struct {
 	root, dir, tree, source string
 	discard, stock          bool
 	build                   patchset.BuildOptions
+	bumped                  bumpOptions
 }
 
 func run(ctx context.Context, args []string) error {
 	var o options
-	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build.")
+	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build, bump.")
 	app.Flag("root", "Root of the repository.").Default(".").StringVar(&o.root)
 	app.Flag("dir", "Directory of the patch set. Relative to the root.").Default("prometheus-patches").StringVar(&o.dir)
 	app.Flag("tree", "Patched tree. Relative to the root.").Default("build/prometheus").StringVar(&o.tree)
@@ -55,6 +56,11 @@ func run(ctx context.Context, args []string) error {
 	build.Flag("platform", "What to build for, such as linux/arm64. Empty: this machine.").StringVar(&o.build.Platform)
 	build.Flag("strip", "Leave out the symbols that only debuggers read.").BoolVar(&o.build.Strip)
 	build.Flag("stock", "Build upstream's binaries instead, from its unpatched source. The tree is not touched.").BoolVar(&o.stock)
+	bump := app.Command("bump", "Take the series to another version of upstream, or go on with it after conflicts. Choose a tree of its own.")
+	bump.Arg("version", "Version of the Go module, such as v0.316.0.").Required().StringVar(&o.bumped.to)
+	bump.Flag("check", "Report and test; write nothing but the tree.").BoolVar(&o.bumped.check)
+	bump.Flag("no-test", "Do not build and test the result.").BoolVar(&o.bumped.noTest)
+	bump.Flag("discard", "Discard a bump that was begun in the tree.").BoolVar(&o.discard)
 	app.Command("version", "Print the version that builds are stamped with.")
 
 	command, err := app.Parse(args)
@@ -87,6 +93,8 @@ func (o options) run(ctx context.Context, command string) error {
 		return nil
 	case "test":
 		return set.Test(ctx, tree, os.Stdout)
+	case "bump":
+		return o.bump(ctx, set, tree)
 	case "build":
 		return o.compile(ctx, set, tree)
 	default:
