@@ -63,3 +63,13 @@ BUMP_ARGS ?=
 bump:
 	@test -n '$(UPSTREAM)' || { echo 'make bump UPSTREAM=v0.316.0: name the version of the Go module' >&2; exit 1; }
 	@go run ./tools/patches --tree build/bump bump $(BUMP_ARGS) $(UPSTREAM)
+
+## release: archives, images, SBOMs and checksums of a release into build/release/; DRY_RUN=0 demands the tag and the changelog's section; publishes nothing
+.PHONY: release release-check
+DRY_RUN ?= 1
+release: release-check image
+	@set -e; version=$(VERSION_NOW); \
+	go run ./tools/release --version $$version pack --dist $(DIST) --images $(IMAGES) --tree $(TREE) $(PLATFORMS:%=--platform %) \
+		--created $(SOURCE_DATE_EPOCH) --out build/release/$$(go run ./tools/release --version $$version tag)
+release-check:
+	@version=$(VERSION_NOW) && go run ./tools/release --version $$version check $(if $(filter 0,$(DRY_RUN)),,--dry-run)

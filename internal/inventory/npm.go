@@ -5,9 +5,40 @@ package inventory
 
 import (
 	"bufio"
+	"compress/gzip"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// WebUITag is the build tag of binaries that have Prometheus's web UI in them.
+const WebUITag = "builtinassets"
+
+// WebUI returns the npm packages in Prometheus's web UI, if one of the binaries
+// has it: as they are listed in source, the tree that it was built into.
+func WebUI(source string, binaries ...Binary) ([]Component, error) {
+	if !slices.ContainsFunc(binaries, func(b Binary) bool { return b.HasTag(WebUITag) }) {
+		return nil, nil
+	}
+	file := filepath.Join(source, "web/ui/static/mantine-ui/assets/third-party-licenses.txt.gz")
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("the web UI is in the binaries, and its licences are not in the source: %w", err)
+	}
+	defer f.Close()
+	plain, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return NPM(string(text))
+}
 
 // NPM reads the list of licences that the web UI's bundler writes of the
 // packages it took in: blocks of "Key: value" lines, a licence's text between

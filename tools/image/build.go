@@ -166,7 +166,7 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 	if p.components, err = inventory.Of(ctx, b.source, p.binaries...); err != nil {
 		return part{}, err
 	}
-	if p.npm, err = b.npm(p.binaries); err != nil {
+	if p.npm, err = inventory.WebUI(b.source, p.binaries...); err != nil {
 		return part{}, err
 	}
 	if p.roots, err = inventory.Pinned(ctx, b.root, rootsModule); err != nil {
@@ -186,20 +186,6 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 	}
 	p.image, err = image.Build(spec)
 	return p, err
-}
-
-// npm lists the packages in the web UI, if it is in one of the binaries.
-func (b build) npm(binaries []inventory.Binary) ([]inventory.Component, error) {
-	for _, binary := range binaries {
-		if binary.HasTag(uiTag) {
-			list, err := uiLicences(b.source)
-			if err != nil {
-				return nil, err
-			}
-			return inventory.NPM(list)
-		}
-	}
-	return nil, nil
 }
 
 // layers returns the image's layers: what changes seldom first.
@@ -276,7 +262,7 @@ func (b build) documents(dir string, parts []part, index v1.ImageIndex) ([]v1.Im
 			Name: b.repository, Version: b.version, Digest: subject.Digest.String(), Created: b.created,
 			Download: "git+" + home + "@" + strings.TrimSuffix(b.revision, dirty), Namespace: home + "/spdx",
 		}, inventory.Contents{
-			Binaries: p.binaries, Linked: p.components, Embedded: p.npm, EmbeddedTag: uiTag,
+			Binaries: p.binaries, Linked: p.components, Embedded: p.npm, EmbeddedTag: inventory.WebUITag,
 			Beside: []inventory.Component{p.roots},
 		})
 		if err != nil {

@@ -4,10 +4,7 @@
 package main
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -94,27 +91,4 @@ const (
 func owned(f image.File) image.File {
 	f.UID, f.GID = nobody, nobody
 	return f
-}
-
-// uiTag is the build tag of binaries with the web UI in them.
-const uiTag = "builtinassets"
-
-// uiLicences returns the list of the npm packages in the web UI, as it was
-// built into the source.
-func uiLicences(source string) (string, error) {
-	file := filepath.Join(source, "web/ui/static/mantine-ui/assets/third-party-licenses.txt.gz")
-	f, err := os.Open(file)
-	if err != nil {
-		return "", fmt.Errorf("the web UI is in the binaries, and its licences are not in the source: %w", err)
-	}
-	defer f.Close()
-	plain, err := gzip.NewReader(f)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
-	}
-	text, err := io.ReadAll(plain)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
-	}
-	return string(text), nil
 }

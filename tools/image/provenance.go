@@ -14,6 +14,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/mod/modfile"
+
+	"github.com/promguard/promguard/internal/inventory"
 )
 
 const (
@@ -88,7 +90,7 @@ func (b build) provenance(parts []part, index v1.ImageIndex) ([]byte, error) {
 		BuildType: home + "/blob/main/docs/image.md",
 		External: map[string]any{
 			"target": "image", "product": b.product, "version": b.version, "platforms": b.platforms,
-			"webUI": parts[0].binaries[0].HasTag(uiTag), "created": b.created.Unix(), "base": b.base != "",
+			"webUI": parts[0].binaries[0].HasTag(inventory.WebUITag), "created": b.created.Unix(), "base": b.base != "",
 		},
 		Dependencies: append(dependencies, compiler),
 	}
