@@ -65,7 +65,7 @@ bump:
 	@go run ./tools/patches --tree build/bump bump $(BUMP_ARGS) $(UPSTREAM)
 
 ## release: archives, images, SBOMs and checksums of a release into build/release/; DRY_RUN=0 demands the tag and the changelog's section; publishes nothing
-.PHONY: release release-check
+.PHONY: release release-check release-notes
 DRY_RUN ?= 1
 release: release-check image
 	@set -e; version=$(VERSION_NOW); \
@@ -73,3 +73,5 @@ release: release-check image
 		--created $(SOURCE_DATE_EPOCH) --out build/release/$$(go run ./tools/release --version $$version tag)
 release-check:
 	@version=$(VERSION_NOW) && go run ./tools/release --version $$version check $(if $(filter 0,$(DRY_RUN)),,--dry-run)
+release-notes:
+	@version=$(VERSION_NOW) && go run ./tools/release --version $$version notes

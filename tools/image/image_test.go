@@ -9,11 +9,13 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +126,44 @@ func TestTheContractIsThatOfThePinnedReleasesDockerfile(t *testing.T) {
 		if key, _, ok := strings.Cut(l, "="); ok {
 			require.Contains(t, labels, key)
 		}
+	}
+}
+
+func TestTheDockerfileSaysWhatTheImagesSay(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/image/Dockerfile")
+	require.NoError(t, err)
+	for name, product := range map[string]product{"prometheus": prometheus, "promguard": promguard} {
+		t.Run(name, func(t *testing.T) {
+			_, stage, ok := strings.Cut(string(text), "FROM scratch AS "+name+"\n")
+			require.True(t, ok)
+			stage, _, _ = strings.Cut(stage, "\nFROM ")
+			got := dockerfile(stage)
+			want := product.config
+			require.Equal(t, want.Entrypoint, list(t, got["ENTRYPOINT"][0]))
+			require.Equal(t, want.Cmd, list(t, got["CMD"][0]))
+			require.Equal(t, []string{want.User}, got["USER"])
+			require.Equal(t, []string{want.WorkingDir}, got["WORKDIR"])
+			require.Equal(t, []string{defaultPath}, got["ENV"])
+			require.Len(t, got["EXPOSE"], len(want.ExposedPorts))
+			require.Contains(t, want.ExposedPorts, got["EXPOSE"][0]+"/tcp")
+			var volumes []string
+			for _, v := range got["VOLUME"] {
+				volumes = append(volumes, list(t, v)...)
+			}
+			require.ElementsMatch(t, slices.Collect(maps.Keys(want.Volumes)), volumes)
+
+			labels := map[string]string{}
+			for _, l := range got["LABEL"] {
+				for _, kv := range regexp.MustCompile(`([a-z.]+)="([^"]*)"`).FindAllStringSubmatch(l, -1) {
+					labels[kv[1]] = kv[2]
+				}
+			}
+			wantLabels := build{product: name}.config().Labels
+			for _, perBuild := range []string{"version", "revision", "created"} {
+				delete(wantLabels, "org.opencontainers.image."+perBuild)
+			}
+			require.Equal(t, wantLabels, labels)
+		})
 	}
 }
 

@@ -74,7 +74,7 @@ var promguard = product{
 	},
 	files: func(source string) []image.File {
 		return []image.File{
-			image.Dir("/etc/promguard", 0o755, nobody, nobody),
+			image.Dir("/etc/promguard", 0o755, 0, 0),
 			image.Copy("/LICENSE", 0o644, filepath.Join(source, "LICENSE")),
 			image.Copy("/NOTICE", 0o644, filepath.Join(source, "NOTICE")),
 		}

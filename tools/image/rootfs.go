@@ -40,7 +40,7 @@ func baseFiles() ([]image.File, error) {
 	}
 	return []image.File{
 		image.Dir("/tmp", fs.ModeSticky|0o777, 0, 0),
-		image.Dir("/home", 0o755, nobody, nobody),
+		image.Dir("/home", 0o755, 0, 0),
 		image.Text("/etc/passwd", passwd),
 		image.Text("/etc/group", group),
 		image.Text("/etc/nsswitch.conf", nsswitch),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -46,6 +47,31 @@ func (r release) checkSection(log changelog, dryRun bool) error {
 			"## "+unreleasedName, "## "+r.version+" / "+time.Now().Format(time.DateOnly))
 	}
 	fmt.Printf("dry run: %s would have the %d entries that are unreleased\n", r.version, len(unreleased.entries))
+	return nil
+}
+
+// notes writes the entries of the version, as they stand in the changelog.
+func (r release) notes(w io.Writer) error {
+	text, err := os.ReadFile(r.path("CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	log, err := parseChangelog(string(text))
+	if err != nil {
+		return err
+	}
+	s := log.section(r.version)
+	if s == nil {
+		s = log.section(unreleasedName)
+	}
+	if s == nil {
+		return fmt.Errorf("CHANGELOG.md: there is no section for %s, and nothing is unreleased", r.version)
+	}
+	for _, e := range s.entries {
+		if _, err := fmt.Fprintf(w, "* %s\n", e.text); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -49,6 +49,8 @@ func run(ctx context.Context, args []string) error {
 
 	tag := app.Command("tag", "Print the git tag of the version, which is also that of the images.")
 
+	notes := app.Command("notes", "Print the version's section of the changelog, or what is unreleased where there is none.")
+
 	command, err := app.Parse(args)
 	if err != nil {
 		return err
@@ -56,6 +58,8 @@ func run(ctx context.Context, args []string) error {
 	switch command {
 	case check.FullCommand():
 		return r.check(ctx, *dryRun, time.Now())
+	case notes.FullCommand():
+		return r.notes(os.Stdout)
 	case tag.FullCommand():
 		fmt.Println(r.tag())
 		return nil
