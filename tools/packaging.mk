@@ -52,7 +52,7 @@ image-push:
 		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product:$$tag; \
 	done
 
-## test-image: the images of make image, started as a container runtime would, and pushed and pulled
+## test-image: the images of make image, validated, and started as a container runtime would
 .PHONY: test-image
 test-image: image
 	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v ./tools/image/imagetest

@@ -50,6 +50,7 @@ type part struct {
 	components []inventory.Component
 	npm        []inventory.Component
 	roots      inventory.Component // where the root certificates come from
+	base       v1.Image            // what the image lies on, or nil
 }
 
 // all are the components of everything in the image.
@@ -178,9 +179,10 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 	}
 	spec := image.Spec{Platform: *platform, Config: b.config(), Created: b.created, Layers: layers}
 	if b.base != "" {
-		if spec.Base, err = baseImage(b.base, name); err != nil {
+		if p.base, err = baseImage(b.base, name); err != nil {
 			return part{}, err
 		}
+		spec.Base = p.base
 	} else {
 		spec.Config.Env = []string{defaultPath}
 	}

@@ -85,14 +85,24 @@ func (b build) provenance(parts []part, index v1.ImageIndex) ([]byte, error) {
 		}
 		dependencies = append(dependencies, upstream)
 	}
-	compiler := resource{URI: "pkg:golang/toolchain@" + parts[0].binaries[0].Go()}
+	dependencies = append(dependencies, resource{URI: "pkg:golang/stdlib@" + parts[0].binaries[0].Go()})
+	for _, p := range parts {
+		if p.base == nil {
+			continue
+		}
+		digest, err := p.base.Digest()
+		if err != nil {
+			return nil, err
+		}
+		dependencies = append(dependencies, resource{Name: "base " + p.platform.String(), Digest: map[string]string{digest.Algorithm: digest.Hex}})
+	}
 	s.Predicate.Definition = slsaDefinition{
 		BuildType: home + "/blob/main/docs/image.md",
 		External: map[string]any{
 			"target": "image", "product": b.product, "version": b.version, "platforms": b.platforms,
-			"webUI": parts[0].binaries[0].HasTag(inventory.WebUITag), "created": b.created.Unix(), "base": b.base != "",
+			"webUI": parts[0].binaries[0].HasTag(inventory.WebUITag), "created": b.created.Unix(),
 		},
-		Dependencies: append(dependencies, compiler),
+		Dependencies: dependencies,
 	}
 	s.Predicate.Run.Builder.ID = home + "/blob/main/Makefile"
 	return json.MarshalIndent(s, "", "  ")
