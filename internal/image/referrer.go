@@ -60,9 +60,9 @@ type artifact struct {
 	document         v1.Layer
 }
 
-func (a artifact) RawManifest() ([]byte, error)        { return bytes.Clone(a.manifest), nil }
-func (a artifact) RawConfigFile() ([]byte, error)      { return bytes.Clone(a.config), nil }
-func (a artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+func (a artifact) RawManifest() ([]byte, error)      { return bytes.Clone(a.manifest), nil }
+func (a artifact) RawConfigFile() ([]byte, error)    { return bytes.Clone(a.config), nil }
+func (artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
 // LayerByDigest knows the document and the config, which registries ask for
 // as if it were a layer.

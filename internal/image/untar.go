@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -47,8 +48,8 @@ func untar(r io.Reader, dir string, owners bool) error {
 			return fmt.Errorf("%s: %w", h.Name, err)
 		}
 	}
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := root.Chmod(dirs[i].Name, modeOf(dirs[i])); err != nil {
+	for _, dir := range slices.Backward(dirs) {
+		if err := root.Chmod(dir.Name, modeOf(dir)); err != nil {
 			return err
 		}
 	}

@@ -169,8 +169,10 @@ func TestPackagesAreReadFromTheListOfTheWebUI(t *testing.T) {
 	components, err := NPM(npmList)
 	require.NoError(t, err)
 	require.Equal(t, []Component{
-		{Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT",
-			Licences: []Licence{{"LICENSE", "\nMIT text\nName: not a field here\n\n"}}},
+		{
+			Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT",
+			Licences: []Licence{{"LICENSE", "\nMIT text\nName: not a field here\n\n"}},
+		},
 		{Name: "b", Version: "2.0.0-rc.1", PURL: "pkg:npm/b@2.0.0-rc.1", Declared: NoAssertion},
 	}, components)
 

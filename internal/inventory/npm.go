@@ -6,6 +6,7 @@ package inventory
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +91,7 @@ func NPM(list string) ([]Component, error) {
 		}
 	}
 	if len(components) == 0 {
-		return nil, fmt.Errorf("the list of licences names no package")
+		return nil, errors.New("the list of licences names no package")
 	}
 	sortComponents(components)
 	return components, nil

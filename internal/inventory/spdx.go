@@ -114,13 +114,13 @@ func Document(s Subject, in Contents) ([]byte, error) {
 	doc.Packages = append(doc.Packages, product)
 
 	names := sha256.New()
-	io.WriteString(names, s.Name+s.Version+s.Digest)
+	names.Write([]byte(s.Name + s.Version + s.Digest))
 	for _, b := range in.Binaries {
 		sum, err := fileSum(b.Path)
 		if err != nil {
 			return nil, err
 		}
-		io.WriteString(names, sum)
+		names.Write([]byte(sum))
 		id := spdxID("Binary", filepath.Base(b.Path))
 		doc.Packages = append(doc.Packages, spdxPackage{
 			Name: filepath.Base(b.Path), ID: id, Version: s.Version, Supplier: "Organization: promguard", DownloadLocation: s.Download,

@@ -129,18 +129,18 @@ func (t Tree) Bumping() string { return t.mark(bumpMark) }
 
 // CheckBump says what is still open in a bump: patches that conflict, a rebase
 // that was aborted, or work that is in no commit.
-func (s *Set) CheckBump(ctx context.Context, tree Tree) error {
-	if err := tree.checkExists(); err != nil {
+func (t Tree) CheckBump(ctx context.Context) error {
+	if err := t.checkExists(); err != nil {
 		return err
 	}
-	if tree.rebasing() {
-		return tree.openConflict(ctx)
+	if t.rebasing() {
+		return t.openConflict(ctx)
 	}
-	upstream, err := tree.paths(ctx, upstreamRef)
+	upstream, err := t.paths(ctx, upstreamRef)
 	if err != nil {
 		return err
 	}
-	return tree.checkCommitted(ctx, upstream)
+	return t.checkCommitted(ctx, upstream)
 }
 
 // openConflict names the patch at which the rebase stands, and its files.
@@ -187,7 +187,7 @@ func (s *Set) FinishBump(ctx context.Context, tree Tree, to Target) ([]string, e
 	if tree.Bumping() != to.Version {
 		return nil, fmt.Errorf("%s is no bump to %s", tree.Dir, to.Version)
 	}
-	if err := s.CheckBump(ctx, tree); err != nil {
+	if err := tree.CheckBump(ctx); err != nil {
 		return nil, err
 	}
 	// Before anything is written, as it may fail for want of a network.

@@ -7,8 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -85,8 +84,8 @@ func TestTheContractIsThatOfThePinnedReleasesDockerfile(t *testing.T) {
 
 	require.Equal(t, list(t, want["ENTRYPOINT"][0]), got.Entrypoint)
 	require.Equal(t, list(t, want["CMD"][0]), got.Cmd)
-	require.Equal(t, want["USER"], []string{got.User})
-	require.Equal(t, want["WORKDIR"], []string{got.WorkingDir})
+	require.Equal(t, []string{got.User}, want["USER"])
+	require.Equal(t, []string{got.WorkingDir}, want["WORKDIR"])
 	require.Len(t, want["EXPOSE"], 1)
 	require.Contains(t, got.ExposedPorts, want["EXPOSE"][0]+"/tcp")
 	require.Len(t, got.ExposedPorts, 1)
@@ -203,7 +202,7 @@ func tiny(t *testing.T) string {
 
 func TestAPushedImageComesBackWithItsDocuments(t *testing.T) {
 	layout := tiny(t)
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), registry.WithReferrersSupport(true)))
 	defer server.Close()
 	to := strings.TrimPrefix(server.URL, "http://") + "/promguard:v1"
 	require.NoError(t, pushLayout(t.Context(), layout, to, true))

@@ -30,7 +30,7 @@ func (o options) bump(ctx context.Context, set *patchset.Set, tree patchset.Tree
 			return err
 		}
 	}
-	if err := set.CheckBump(ctx, tree); err != nil {
+	if err := tree.CheckBump(ctx); err != nil {
 		return err
 	}
 	if !o.bumped.noTest {
