@@ -200,8 +200,12 @@ func (b build) layers(p part) ([]image.Layer, error) {
 	for _, binary := range p.binaries {
 		files = append(files, image.Copy("/bin/"+filepath.Base(binary.Path), 0o755, binary.Path))
 	}
-	licences := "/usr/share/licenses/" + b.product + "/" + licencesFile
-	files = append(files, image.Text(licences, inventory.Texts(p.all())))
+	licences := "/usr/share/licenses/" + b.product + "/"
+	files = append(files, image.Text(licences+licencesFile, inventory.Texts(p.all())))
+	if b.spec().upstream != "" {
+		// /NOTICE is that of the project whose binaries these are.
+		files = append(files, image.Copy(licences+"NOTICE.promguard", 0o644, filepath.Join(b.root, "NOTICE")))
+	}
 	return []image.Layer{
 		{What: "promguard: accounts, root certificates, /tmp", Files: system},
 		{What: fmt.Sprintf("promguard: %s %s", b.product, b.version), Files: files},

@@ -108,6 +108,10 @@ func (r release) packBinaries(ctx context.Context, out string, a archive, platfo
 	for _, b := range binaries {
 		files = append(files, image.Copy(dir+"/"+filepath.Base(b.Path), 0o755, b.Path))
 	}
+	if a.product == "prometheus" {
+		// NOTICE is that of the project whose binaries these are.
+		files = append(files, image.Copy(dir+"/NOTICE.promguard", 0o644, r.path("NOTICE")))
+	}
 	for name, from := range a.files {
 		files = append(files, image.Copy(dir+"/"+name, 0o644, filepath.Join(a.source, from)))
 	}
