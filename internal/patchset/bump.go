@@ -70,8 +70,8 @@ func goDirective(path string) (string, error) {
 //
 // The patch set is not touched.
 func (s *Set) StartBump(ctx context.Context, source string, to Target, tree Tree, discard bool) ([]Moved, error) {
-	if tree.mark(bumpMark) != "" && !discard {
-		return nil, fmt.Errorf("%w: %s is a bump to %s that was begun: finish it, or discard it with --discard", ErrEdited, tree.Dir, tree.mark(bumpMark))
+	if err := tree.checkMayGo(ctx, discard); err != nil {
+		return nil, err
 	}
 	if err := tree.remove(); err != nil {
 		return nil, err
@@ -104,6 +104,24 @@ func (s *Set) StartBump(ctx context.Context, source string, to Target, tree Tree
 		return report, fmt.Errorf("git rebase: %w\n%s", err, strings.TrimSpace(stderr))
 	}
 	return report, nil
+}
+
+// checkMayGo refuses a tree with work in it, unless that may be discarded.
+func (t Tree) checkMayGo(ctx context.Context, discard bool) error {
+	if discard || !t.exists() {
+		return nil
+	}
+	if to := t.Bumping(); to != "" {
+		return fmt.Errorf("%w: %s is a bump to %s that was begun: finish it, or discard it with --discard", ErrEdited, t.Dir, to)
+	}
+	edited, err := t.edited(ctx)
+	if err != nil {
+		return err
+	}
+	if edited != "" {
+		return fmt.Errorf("%w: %s has %s that are in no patch: export them, or choose another tree", ErrEdited, t.Dir, edited)
+	}
+	return nil
 }
 
 // replaceUpstream commits the files of another version in place of upstream's,
