@@ -15,6 +15,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -176,9 +178,9 @@ func TestAnImageLiesOnItsBase(t *testing.T) {
 	base.Config.Env = []string{"PATH=/bin"}
 	s := spec(Text("/etc/passwd", "new"))
 	s.Base = build(t, base)
-	layout := filepath.Join(t.TempDir(), "oci")
-	require.NoError(t, WriteLayout(layout, "v1", index(t, build(t, s)), nil))
-	_, back, _, err := ReadLayout(layout)
+	path := filepath.Join(t.TempDir(), "oci")
+	require.NoError(t, WriteLayout(path, "v1", index(t, build(t, s)), nil))
+	_, back, _, err := ReadLayout(path)
 	require.NoError(t, err)
 	require.NoError(t, validate.Index(back))
 	img, err := ForPlatform(back, "linux/arm64")
@@ -195,6 +197,30 @@ func TestAnImageLiesOnItsBase(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))
 	}
+}
+
+// As crane pull writes it.
+func TestAnImageWithoutAPlatformInItsDescriptorIsFoundByItsConfig(t *testing.T) {
+	path, err := layout.Write(filepath.Join(t.TempDir(), "oci"), empty.Index)
+	require.NoError(t, err)
+	img := build(t, spec(Text("/a", "a")))
+	subject, err := partial.Descriptor(img)
+	require.NoError(t, err)
+	document, err := Referrer(*subject, "text/plain", []byte("x"), nil)
+	require.NoError(t, err)
+	require.NoError(t, path.AppendImage(document))
+	require.NoError(t, path.AppendImage(img))
+	index, err := path.ImageIndex()
+	require.NoError(t, err)
+	found, err := ForPlatform(index, "linux/arm64")
+	require.NoError(t, err)
+	want, err := img.Digest()
+	require.NoError(t, err)
+	got, err := found.Digest()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	_, err = ForPlatform(index, "linux/amd64")
+	require.Error(t, err)
 }
 
 func TestUnpackKeepsModesAndStaysInside(t *testing.T) {

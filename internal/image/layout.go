@@ -99,12 +99,17 @@ func ForPlatform(index v1.ImageIndex, platform string) (v1.Image, error) {
 			}
 		case d.Platform != nil && d.Platform.Satisfies(*want):
 			return index.Image(d.Digest)
-		case d.Platform == nil && d.MediaType.IsImage() && d.ArtifactType == "":
+		case d.Platform == nil && d.MediaType.IsImage():
 			img, err := index.Image(d.Digest)
 			if err != nil {
 				return nil, err
 			}
-			if file, err := img.ConfigFile(); err == nil && file.Platform().Satisfies(*want) {
+			// A document about an image has no platform.
+			file, err := img.ConfigFile()
+			if err != nil {
+				return nil, err
+			}
+			if has := file.Platform(); has != nil && has.Satisfies(*want) {
 				return img, nil
 			}
 		}
