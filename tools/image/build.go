@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/promguard/promguard/internal/image"
-	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/bom"
 )
 
 // build makes one product's image for all platforms.
@@ -46,16 +46,16 @@ const (
 type part struct {
 	platform   v1.Platform
 	image      v1.Image
-	binaries   []inventory.Binary
-	components []inventory.Component
-	npm        []inventory.Component
-	roots      inventory.Component // where the root certificates come from
+	binaries   []bom.Binary
+	components []bom.Component
+	npm        []bom.Component
+	roots      bom.Component // where the root certificates come from
 	base       v1.Image            // what the image lies on, or nil
 }
 
 // all are the components of everything in the image.
-func (p part) all() []inventory.Component {
-	return inventory.Merge(p.components, p.npm, []inventory.Component{p.roots})
+func (p part) all() []bom.Component {
+	return bom.Merge(p.components, p.npm, []bom.Component{p.roots})
 }
 
 func (b build) spec() product {
@@ -155,7 +155,7 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 	p := part{platform: *platform}
 	dir := filepath.Join(b.binaries, slug(*platform))
 	for _, file := range b.spec().binaries {
-		binary, err := inventory.Read(filepath.Join(dir, file))
+		binary, err := bom.Read(filepath.Join(dir, file))
 		if err != nil {
 			return part{}, err
 		}
@@ -164,13 +164,13 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 		}
 		p.binaries = append(p.binaries, binary)
 	}
-	if p.components, err = inventory.Of(ctx, b.source, p.binaries...); err != nil {
+	if p.components, err = bom.Of(ctx, b.source, p.binaries...); err != nil {
 		return part{}, err
 	}
-	if p.npm, err = inventory.WebUI(b.source, p.binaries...); err != nil {
+	if p.npm, err = bom.WebUI(b.source, p.binaries...); err != nil {
 		return part{}, err
 	}
-	if p.roots, err = inventory.Pinned(ctx, b.root, rootsModule); err != nil {
+	if p.roots, err = bom.Pinned(ctx, b.root, rootsModule); err != nil {
 		return part{}, err
 	}
 	layers, err := b.layers(p)
@@ -201,7 +201,7 @@ func (b build) layers(p part) ([]image.Layer, error) {
 		files = append(files, image.Copy("/bin/"+filepath.Base(binary.Path), 0o755, binary.Path))
 	}
 	licences := "/usr/share/licenses/" + b.product + "/"
-	files = append(files, image.Text(licences+licencesFile, inventory.Texts(p.all())))
+	files = append(files, image.Text(licences+licencesFile, bom.Texts(p.all())))
 	if b.spec().upstream != "" {
 		// /NOTICE is that of the project whose binaries these are.
 		files = append(files, image.Copy(licences+"NOTICE.promguard", 0o644, filepath.Join(b.root, "NOTICE")))
@@ -257,19 +257,19 @@ func (b build) config() v1.Config {
 func (b build) documents(dir string, parts []part, index v1.ImageIndex) ([]v1.Image, error) {
 	var referrers []v1.Image
 	created := map[string]string{"org.opencontainers.image.created": b.created.UTC().Format(time.RFC3339)}
-	var all []inventory.Component
+	var all []bom.Component
 	for _, p := range parts {
-		all = inventory.Merge(all, p.all())
+		all = bom.Merge(all, p.all())
 		subject, err := partial.Descriptor(p.image)
 		if err != nil {
 			return nil, err
 		}
-		doc, err := inventory.Document(inventory.Subject{
+		doc, err := bom.Document(bom.Subject{
 			Name: b.repository, Version: b.version, Digest: subject.Digest.String(), Created: b.created,
 			Download: "git+" + home + "@" + strings.TrimSuffix(b.revision, dirty), Namespace: home + "/spdx",
-		}, inventory.Contents{
-			Binaries: p.binaries, Linked: p.components, Embedded: p.npm, EmbeddedTag: inventory.WebUITag,
-			Beside: []inventory.Component{p.roots},
+		}, bom.Contents{
+			Binaries: p.binaries, Linked: p.components, Embedded: p.npm, EmbeddedTag: bom.WebUITag,
+			Beside: []bom.Component{p.roots},
 		})
 		if err != nil {
 			return nil, err
@@ -277,7 +277,7 @@ func (b build) documents(dir string, parts []part, index v1.ImageIndex) ([]v1.Im
 		if err := os.WriteFile(filepath.Join(dir, b.product+"-"+slug(p.platform)+".spdx.json"), doc, 0o644); err != nil {
 			return nil, err
 		}
-		r, err := image.Referrer(*subject, inventory.MediaTypeSPDX, doc, created)
+		r, err := image.Referrer(*subject, bom.MediaTypeSPDX, doc, created)
 		if err != nil {
 			return nil, err
 		}
@@ -297,7 +297,7 @@ func (b build) documents(dir string, parts []part, index v1.ImageIndex) ([]v1.Im
 	}
 	return append(referrers, r), errors.Join(
 		os.WriteFile(filepath.Join(dir, provenanceFile), statement, 0o644),
-		os.WriteFile(filepath.Join(dir, licencesFile), []byte(inventory.Texts(all)), 0o644),
+		os.WriteFile(filepath.Join(dir, licencesFile), []byte(bom.Texts(all)), 0o644),
 	)
 }
 

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/mod/modfile"
 
-	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/bom"
 )
 
 const (
@@ -100,7 +100,7 @@ func (b build) provenance(parts []part, index v1.ImageIndex) ([]byte, error) {
 		BuildType: home + "/blob/main/docs/image.md",
 		External: map[string]any{
 			"target": "image", "product": b.product, "version": b.version, "platforms": b.platforms,
-			"webUI": parts[0].binaries[0].HasTag(inventory.WebUITag), "created": b.created.Unix(),
+			"webUI": parts[0].binaries[0].HasTag(bom.WebUITag), "created": b.created.Unix(),
 		},
 		Dependencies: dependencies,
 	}

@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"github.com/promguard/promguard/internal/image"
-	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/bom"
 )
 
 // archive is what one product's archive holds beside licences of modules.
@@ -81,9 +81,9 @@ func (r release) name(product, what string) string {
 
 func (r release) packBinaries(ctx context.Context, out string, a archive, platform string) error {
 	slug := strings.ReplaceAll(platform, "/", "-")
-	var binaries []inventory.Binary
+	var binaries []bom.Binary
 	for _, name := range a.binaries {
-		b, err := inventory.Read(filepath.Join(r.dist, slug, name))
+		b, err := bom.Read(filepath.Join(r.dist, slug, name))
 		if err != nil {
 			return err
 		}
@@ -92,18 +92,18 @@ func (r release) packBinaries(ctx context.Context, out string, a archive, platfo
 		}
 		binaries = append(binaries, b)
 	}
-	components, err := inventory.Of(ctx, a.source, binaries...)
+	components, err := bom.Of(ctx, a.source, binaries...)
 	if err != nil {
 		return err
 	}
-	npm, err := inventory.WebUI(a.source, binaries...)
+	npm, err := bom.WebUI(a.source, binaries...)
 	if err != nil {
 		return err
 	}
 	dir := "/" + r.name(a.product, slug)
 	files := []image.File{
 		image.Dir(dir, 0o755, 0, 0),
-		image.Text(dir+"/third-party-licenses.txt", inventory.Texts(inventory.Merge(components, npm))),
+		image.Text(dir+"/third-party-licenses.txt", bom.Texts(bom.Merge(components, npm))),
 	}
 	for _, b := range binaries {
 		files = append(files, image.Copy(dir+"/"+filepath.Base(b.Path), 0o755, b.Path))
@@ -119,9 +119,9 @@ func (r release) packBinaries(ctx context.Context, out string, a archive, platfo
 		return err
 	}
 	const home = "https://github.com/promguard/promguard"
-	doc, err := inventory.Document(inventory.Subject{
+	doc, err := bom.Document(bom.Subject{
 		Name: a.product, Version: r.version, Created: r.created, Download: home + "/releases/tag/" + r.tag(), Namespace: home + "/spdx",
-	}, inventory.Contents{Binaries: binaries, Linked: components, Embedded: npm, EmbeddedTag: inventory.WebUITag})
+	}, bom.Contents{Binaries: binaries, Linked: components, Embedded: npm, EmbeddedTag: bom.WebUITag})
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory says what Go binaries are made of: the modules that the
+// Package bom, bill of materials, says what Go binaries are made of: the modules that the
 // linker put in, each with its licences; as text for people, and as an SPDX
 // document for tools.
 //
 // It reads the binaries themselves and the module cache, and asks no network
 // for what is there.
-package inventory
+package bom
 
 import (
 	"bytes"

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package inventory
+package bom
 
 import (
 	"encoding/json"
@@ -81,7 +81,7 @@ func TestABinarySaysWhatItIsMadeOf(t *testing.T) {
 	require.Equal(t, b.Go(), components[1].Version)
 	require.Equal(t, "BSD-3-Clause", components[1].Declared)
 
-	_, err = Read("inventory.go")
+	_, err = Read("bom.go")
 	require.Error(t, err)
 }
 
