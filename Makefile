@@ -144,6 +144,8 @@ bench-proxy:
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
 	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
 
+include tools/packaging.mk
+
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt
 lint:

@@ -77,6 +77,14 @@ func (s *Set) resetToUpstream(ctx context.Context, source string, tree Tree) err
 	if err := tree.create(ctx); err != nil {
 		return err
 	}
+	if err := tree.commitSource(ctx, source, s.Upstream); err != nil {
+		return err
+	}
+	return tree.setMark(sourceMark, source)
+}
+
+// commitSource copies upstream's files into the tree and commits them.
+func (t Tree) commitSource(ctx context.Context, source string, u Upstream) error {
 	var paths []string
 	err := walkFiles(source, func(rel string) error {
 		// The module's own workspace names modules that are not in its archive.
@@ -84,7 +92,7 @@ func (s *Set) resetToUpstream(ctx context.Context, source string, tree Tree) err
 			return nil
 		}
 		paths = append(paths, rel)
-		return copyFile(filepath.Join(source, rel), filepath.Join(tree.Dir, rel))
+		return copyFile(filepath.Join(source, rel), filepath.Join(t.Dir, rel))
 	})
 	if err != nil {
 		return err
@@ -92,11 +100,7 @@ func (s *Set) resetToUpstream(ctx context.Context, source string, tree Tree) err
 	if len(paths) == 0 {
 		return fmt.Errorf("%s has no files: it is no module's source", source)
 	}
-	message := fmt.Sprintf("%s %s\n", s.Upstream.Module, s.Upstream.Version)
-	if err := tree.commit(ctx, message, upstreamRef, paths); err != nil {
-		return err
-	}
-	return tree.setMark(sourceMark, source)
+	return t.commit(ctx, fmt.Sprintf("%s %s\n", u.Module, u.Version), upstreamRef, paths)
 }
 
 // addNewFiles copies the overlay and the shared packages and commits them.
@@ -186,8 +190,13 @@ func (s *Set) Source(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("go.mod requires %s %s and %s names %s: make them the same",
 			s.Upstream.Module, required.Version, filepath.Join(s.Dir, upstreamFile), s.Upstream.Version)
 	}
+	return s.download(ctx, s.Upstream.Version)
+}
+
+// download returns the directory of a version of upstream in the module cache.
+func (s *Set) download(ctx context.Context, version string) (string, error) {
 	var downloaded struct{ Dir, Error string }
-	if err := s.goJSON(ctx, &downloaded, "mod", "download", "-json", s.Upstream.Module+"@"+s.Upstream.Version); err != nil {
+	if err := s.goJSON(ctx, &downloaded, "mod", "download", "-json", s.Upstream.Module+"@"+version); err != nil {
 		return "", err
 	}
 	if downloaded.Error != "" {

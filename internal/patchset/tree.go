@@ -22,6 +22,7 @@ const (
 	sourceMark  = "promguard-source"   // File below .git, written first: the directory upstream's files came from.
 	inputsMark  = "promguard-inputs"   // File below .git: what the tree was made of.
 	patchesMark = "promguard-patches"  // File below .git: the patches among that.
+	bumpMark    = "promguard-bump"     // File below .git: the version that Bump takes the tree to.
 	headMark    = "promguard-head"     // File below .git, written last: the commit that Apply ended with.
 )
 
@@ -59,21 +60,28 @@ func gitEnvironment() []string {
 // git runs a git command in the tree and returns what it printed. Paths among
 // its arguments are literal.
 func (t Tree) git(ctx context.Context, stdin string, args ...string) (string, error) {
+	stdout, stderr, err := t.runGit(ctx, stdin, args...)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errors.New("git is not installed: the patches are applied with it")
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w\n%s", args[0], err, strings.TrimSpace(stderr))
+	}
+	return stdout, nil
+}
+
+// runGit is git for callers to whom a failure has something to say.
+func (t Tree) runGit(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {
 	// The explicit --git-dir keeps git from looking for a repository above the
 	// tree, which would be the user's own.
 	fixed := []string{"-C", t.Dir, "--git-dir=.git", "--literal-pathspecs", "-c", "core.autocrlf=false", "-c", "gc.auto=0"}
 	cmd := exec.CommandContext(ctx, "git", append(fixed, args...)...)
 	cmd.Env = gitEnvironment()
 	cmd.Stdin = strings.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return "", errors.New("git is not installed: the patches are applied with it")
-		}
-		return "", fmt.Errorf("git %s: %w\n%s", args[0], err, strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), nil
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
 }
 
 // exists says whether the tree has been made by Apply.

@@ -96,7 +96,7 @@ func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
 			}
 			ran[command] = true
 			fmt.Fprintf(stdout, "# %s: %s\n", p.Name, command)
-			if err := tree.goCommand(ctx, stdout, "sh", "-c", command); err != nil {
+			if err := tree.goCommand(ctx, stdout, nil, "sh", "-c", command); err != nil {
 				return fmt.Errorf("%s: %s: %w", p.Name, command, err)
 			}
 		}
@@ -104,10 +104,23 @@ func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
 	return nil
 }
 
-// Build compiles the packages that UPSTREAM names into the directory out and
-// stamps the product's version on them. The same tree gives the same bytes:
-// nothing of the machine, the time or the directory goes in.
-func (s *Set) Build(ctx context.Context, tree Tree, out, tags string, stdout io.Writer) error {
+// BuildOptions say what is built, and how.
+type BuildOptions struct {
+	// Out is the directory for the binaries.
+	Out string
+	// Tags are build tags, separated by commas.
+	Tags string
+	// Platform is what to build for, such as linux/arm64; "" is this machine's.
+	Platform string
+	// Strip leaves out the symbols that only debuggers read. Stack traces and
+	// profiles keep their names.
+	Strip bool
+}
+
+// Build compiles the packages that UPSTREAM names and stamps the product's
+// version on them. The same tree gives the same bytes: nothing of the machine,
+// the time or the directory goes in.
+func (s *Set) Build(ctx context.Context, tree Tree, o BuildOptions, stdout io.Writer) error {
 	if err := tree.checkExists(); err != nil {
 		return err
 	}
@@ -115,43 +128,55 @@ func (s *Set) Build(ctx context.Context, tree Tree, out, tags string, stdout io.
 	if err != nil {
 		return err
 	}
-	return s.build(ctx, tree, s.Upstream.ProductVersion(), revision, out, tags, stdout)
+	return s.build(ctx, tree, s.Upstream.ProductVersion(), revision, o, stdout)
 }
 
 // BuildStock compiles the same packages from source, the unpacked upstream
 // module, as it stands: no patch and no new file, and upstream's own version.
-// It needs no patched tree and writes nothing but out. The compiler is called
-// as for Build, so that what both have in common is compiled once.
-func (s *Set) BuildStock(ctx context.Context, source, out, tags string, stdout io.Writer) error {
-	return s.build(ctx, Tree{Dir: source}, s.Upstream.StockVersion(), s.Upstream.Version, out, tags, stdout)
+// It needs no patched tree and writes nothing but the binaries. The compiler is
+// called as for Build, so that what both have in common is compiled once.
+func (s *Set) BuildStock(ctx context.Context, source string, o BuildOptions, stdout io.Writer) error {
+	return s.build(ctx, Tree{Dir: source}, s.Upstream.StockVersion(), s.Upstream.Version, o, stdout)
 }
 
-func (s *Set) build(ctx context.Context, tree Tree, version, revision, out, tags string, stdout io.Writer) error {
+func (s *Set) build(ctx context.Context, tree Tree, version, revision string, o BuildOptions, stdout io.Writer) error {
 	const stamp = "-X github.com/prometheus/common/version."
-	ldflags := strings.Join([]string{
+	ldflags := []string{
 		stamp + "Version=" + version,
 		stamp + "Revision=" + revision,
 		stamp + "Branch=" + s.Upstream.Tag,
 		stamp + "BuildUser=promguard",
-	}, " ")
-	out, err := filepath.Abs(out)
+	}
+	if o.Strip {
+		ldflags = append(ldflags, "-s", "-w")
+	}
+	var env []string
+	if o.Platform != "" {
+		system, arch, ok := strings.Cut(o.Platform, "/")
+		if !ok {
+			return fmt.Errorf("%q is no platform: it should be like linux/arm64", o.Platform)
+		}
+		env = append(env, "GOOS="+system, "GOARCH="+arch)
+	}
+	out, err := filepath.Abs(o.Out)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	args := []string{"build", "-tags", tags, "-ldflags", ldflags, "-o", out + string(filepath.Separator)}
-	return tree.goCommand(ctx, stdout, "go", append(args, s.Upstream.Build...)...)
+	args := []string{"build", "-tags", o.Tags, "-ldflags", strings.Join(ldflags, " "), "-o", out + string(filepath.Separator)}
+	return tree.goCommand(ctx, stdout, env, "go", append(args, s.Upstream.Build...)...)
 }
 
 // goCommand runs a command in the tree as upstream's release builds do: without
 // cgo and outside of any workspace.
-func (t Tree) goCommand(ctx context.Context, stdout io.Writer, name string, args ...string) error {
+func (t Tree) goCommand(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = t.Dir
 	// The same flags for builds and tests let them share the compiler's cache.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd.Run()
 }

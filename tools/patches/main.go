@@ -33,12 +33,13 @@ func main() {
 type options struct {
 	root, dir, tree, source string
 	discard, stock          bool
-	out, tags               string
+	build                   patchset.BuildOptions
+	bumped                  bumpOptions
 }
 
 func run(ctx context.Context, args []string) error {
 	var o options
-	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build.")
+	app := kingpin.New("patches", "Patches over a pinned Go module: apply, export, verify, test, build, bump.")
 	app.Flag("root", "Root of the repository.").Default(".").StringVar(&o.root)
 	app.Flag("dir", "Directory of the patch set. Relative to the root.").Default("prometheus-patches").StringVar(&o.dir)
 	app.Flag("tree", "Patched tree. Relative to the root.").Default("build/prometheus").StringVar(&o.tree)
@@ -50,9 +51,16 @@ func run(ctx context.Context, args []string) error {
 	app.Command("verify", "Check every patch's message, and that apply and export give the same files.")
 	app.Command("test", "Run the tests that the patches name, in the tree.")
 	build := app.Command("build", "Build the tree's binaries.")
-	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.out)
-	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.tags)
+	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.build.Out)
+	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.build.Tags)
+	build.Flag("platform", "What to build for, such as linux/arm64. Empty: this machine.").StringVar(&o.build.Platform)
+	build.Flag("strip", "Leave out the symbols that only debuggers read.").BoolVar(&o.build.Strip)
 	build.Flag("stock", "Build upstream's binaries instead, from its unpatched source. The tree is not touched.").BoolVar(&o.stock)
+	bump := app.Command("bump", "Take the series to another version of upstream, or go on with it after conflicts. Choose a tree of its own.")
+	bump.Arg("version", "Version of the Go module, such as v0.316.0.").Required().StringVar(&o.bumped.to)
+	bump.Flag("check", "Report and test; write nothing but the tree.").BoolVar(&o.bumped.check)
+	bump.Flag("no-test", "Do not build and test the result.").BoolVar(&o.bumped.noTest)
+	bump.Flag("discard", "Discard a bump that was begun in the tree.").BoolVar(&o.discard)
 	app.Command("version", "Print the version that builds are stamped with.")
 
 	command, err := app.Parse(args)
@@ -85,8 +93,10 @@ func (o options) run(ctx context.Context, command string) error {
 		return nil
 	case "test":
 		return set.Test(ctx, tree, os.Stdout)
+	case "bump":
+		return o.bump(ctx, set, tree)
 	case "build":
-		return o.build(ctx, set, tree)
+		return o.compile(ctx, set, tree)
 	default:
 		fmt.Println(set.Upstream.ProductVersion())
 		return nil
@@ -141,9 +151,11 @@ func (o options) export(ctx context.Context, set *patchset.Set, tree patchset.Tr
 	return o.apply(ctx, set, tree)
 }
 
-func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+func (o options) compile(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	out := o.build.Out
+	o.build.Out = o.path(out)
 	version, build := set.Upstream.ProductVersion(), func() error {
-		return set.Build(ctx, tree, o.path(o.out), o.tags, os.Stdout)
+		return set.Build(ctx, tree, o.build, os.Stdout)
 	}
 	if o.stock {
 		source, err := o.sourceOf(ctx, set)
@@ -151,10 +163,10 @@ func (o options) build(ctx context.Context, set *patchset.Set, tree patchset.Tre
 			return err
 		}
 		version, build = set.Upstream.StockVersion(), func() error {
-			return set.BuildStock(ctx, source, o.path(o.out), o.tags, os.Stdout)
+			return set.BuildStock(ctx, source, o.build, os.Stdout)
 		}
 	}
-	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, o.out)
+	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, out)
 	start := time.Now()
 	if err := build(); err != nil {
 		return fmt.Errorf("building %s: %w", version, err)

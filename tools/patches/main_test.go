@@ -19,10 +19,17 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"patches": main})
 }
 
-// publish makes a directory for a module proxy that has the tiny module.
+// publish makes a directory for a module proxy that has the tiny module and its
+// later versions.
 func publish(t *testing.T, name string) string {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, name), os.DirFS("testdata/tiny/upstream")))
+	later, err := filepath.Glob("testdata/versions/v*")
+	require.NoError(t, err)
+	for _, version := range later {
+		path := filepath.Join(dir, "example.com_hello_"+filepath.Base(version))
+		require.NoError(t, os.CopyFS(path, os.DirFS(version)))
+	}
 	// A module's archive holds no other module.
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, name, "common")))
 	return dir

@@ -1,0 +1,173 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package imagetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/image"
+)
+
+var products = []string{"prometheus", "promguard"}
+
+// images returns the directory that make image wrote for a product.
+func images(t *testing.T, product string) string {
+	t.Helper()
+	dir := os.Getenv("PROMGUARD_IMAGES")
+	if dir == "" {
+		t.Skip("PROMGUARD_IMAGES is not set: make test-image builds the images and sets it")
+	}
+	return filepath.Join(dir, product)
+}
+
+func index(t *testing.T, product string) v1.ImageIndex {
+	t.Helper()
+	_, i, _, err := image.ReadLayout(filepath.Join(images(t, product), "oci"))
+	require.NoError(t, err)
+	return i
+}
+
+func TestTheLayoutsAndTheArchivesAreValid(t *testing.T) {
+	for _, product := range products {
+		t.Run(product, func(t *testing.T) {
+			i := index(t, product)
+			require.NoError(t, validate.Index(i))
+			digest, err := i.Digest()
+			require.NoError(t, err)
+			written, err := os.ReadFile(filepath.Join(images(t, product), "digest"))
+			require.NoError(t, err)
+			require.Equal(t, digest.String(), strings.TrimSpace(string(written)))
+
+			archives, err := filepath.Glob(filepath.Join(images(t, product), "*.tar"))
+			require.NoError(t, err)
+			manifest, err := i.IndexManifest()
+			require.NoError(t, err)
+			require.Len(t, archives, len(manifest.Manifests))
+			for _, archive := range archives {
+				img, err := tarball.ImageFromPath(archive, nil)
+				require.NoError(t, err)
+				require.NoError(t, validate.Image(img))
+			}
+		})
+	}
+}
+
+func TestDocumentsNameTheImagesTheyAreAbout(t *testing.T) {
+	for _, product := range products {
+		t.Run(product, func(t *testing.T) {
+			i := index(t, product)
+			manifest, err := i.IndexManifest()
+			require.NoError(t, err)
+			digest, err := i.Digest()
+			require.NoError(t, err)
+			subjects := map[v1.Hash]bool{digest: true}
+			for _, d := range manifest.Manifests {
+				subjects[d.Digest] = true
+			}
+			_, _, referrers, err := image.ReadLayout(filepath.Join(images(t, product), "oci"))
+			require.NoError(t, err)
+			require.Len(t, referrers, len(subjects))
+			for _, r := range referrers {
+				m, err := r.Manifest()
+				require.NoError(t, err)
+				require.True(t, subjects[m.Subject.Digest])
+				delete(subjects, m.Subject.Digest)
+			}
+			require.Empty(t, subjects)
+		})
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// get asks until there is an answer, which must be a 200.
+func get(t *testing.T, c *container, url string) string {
+	t.Helper()
+	var body string
+	require.Eventually(t, func() bool {
+		if c.ended() {
+			t.Fatalf("the container ended:\n%s", c.output())
+		}
+		resp, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		body = string(b)
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, time.Minute, 100*time.Millisecond, "no answer from %s:\n%s", url, c.output())
+	return body
+}
+
+func TestPrometheusBecomesReadyAsNobodyWithTheImagesOwnCommand(t *testing.T) {
+	port := freePort(t)
+	// What an operator adds to the image's own arguments; all else is as it is.
+	c := start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+port)
+	get(t, c, "http://127.0.0.1:"+port+"/-/ready")
+	require.Equal(t, nobody, c.user(t))
+
+	var answer struct {
+		Data struct {
+			Version          string `json:"version"`
+			StorageRetention string `json:"storageRetention"`
+			CWD              string `json:"CWD"`
+		} `json:"data"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(get(t, c, "http://127.0.0.1:"+port+"/api/v1/status/buildinfo")), &answer))
+	require.Contains(t, answer.Data.Version, "+promguard.")
+	require.NoError(t, json.Unmarshal([]byte(get(t, c, "http://127.0.0.1:"+port+"/api/v1/status/runtimeinfo")), &answer))
+	require.Equal(t, "/prometheus", answer.Data.CWD)
+	// It keeps its data where the volume is.
+	_, err := os.Stat(filepath.Join(c.rootfs, "prometheus", "wal"))
+	require.NoError(t, err)
+	// The web UI is a part of the image, unless it was built with UI=0.
+	if os.Getenv("PROMGUARD_IMAGES_UI") != "0" {
+		require.Contains(t, get(t, c, "http://127.0.0.1:"+port+"/query"), "<title>Prometheus")
+	}
+	c.stop(t)
+}
+
+func TestPromtoolChecksTheImagesConfiguration(t *testing.T) {
+	out := output(t, index(t, "prometheus"), "/bin/promtool", "check", "config", "/etc/prometheus/prometheus.yml")
+	require.Contains(t, out, "SUCCESS")
+}
+
+func TestTheGuardServesInFrontOfTheImageOfPrometheus(t *testing.T) {
+	behind, front := freePort(t), freePort(t)
+	p := start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+behind)
+	get(t, p, "http://127.0.0.1:"+behind+"/-/ready")
+	g := start(t, index(t, "promguard"), "--upstream.url=http://127.0.0.1:"+behind,
+		"--web.listen-address=127.0.0.1:"+front, "--web.telemetry-address=127.0.0.1:"+freePort(t))
+	require.Contains(t, get(t, g, "http://127.0.0.1:"+front+"/api/v1/query?query=vector(1)"), `"success"`)
+	require.Equal(t, nobody, g.user(t))
+	g.stop(t)
+	p.stop(t)
+}
+
+// platform is this machine's.
+func platform() string { return fmt.Sprintf("linux/%s", runtime.GOARCH) }

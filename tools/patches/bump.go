@@ -1,0 +1,74 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/promguard/promguard/internal/patchset"
+)
+
+// bumpOptions are the flags of bump.
+type bumpOptions struct {
+	to            string
+	check, noTest bool
+}
+
+// bump takes the series to another version of upstream, or goes on with it. The
+// repository is written to at the end, when every patch applies and its tests
+// pass.
+func (o options) bump(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
+	to, err := set.Resolve(ctx, o.bumped.to)
+	if err != nil {
+		return err
+	}
+	if tree.Bumping() != to.Version || o.discard {
+		if err := o.startBump(ctx, set, to, tree); err != nil {
+			return err
+		}
+	}
+	if err := tree.CheckBump(ctx); err != nil {
+		return err
+	}
+	if !o.bumped.noTest {
+		if err := set.TestBump(ctx, tree, os.Stdout); err != nil {
+			return fmt.Errorf("%w\ncorrect it in %s (git commit --fixup=SHA && git rebase -i --autosquash promguard-newfiles), then run the same again", err, o.tree)
+		}
+	}
+	if o.bumped.check {
+		fmt.Printf("%s is %s %s with the patches; nothing else was written\n", o.tree, to.Module, to.Version)
+		return nil
+	}
+	written, err := set.FinishBump(ctx, tree, to)
+	for _, path := range written {
+		fmt.Println("wrote", path)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the patches are over %s now; what else to change is in docs/upgrading.md\n", to.Version)
+	return nil
+}
+
+func (o options) startBump(ctx context.Context, set *patchset.Set, to patchset.Target, tree patchset.Tree) error {
+	source, err := o.sourceOf(ctx, set)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s to %s (%s, Go %s) in %s\n", to.Module, set.Upstream.Version, to.Version, to.Tag, to.Go, o.tree)
+	report, err := set.StartBump(ctx, source, to, tree, o.discard)
+	conflicts := 0
+	for _, moved := range report {
+		fmt.Println(moved)
+		if len(moved.Conflicts) > 0 {
+			conflicts++
+		}
+	}
+	if conflicts > 0 {
+		fmt.Printf("%d of %d patches conflict\n", conflicts, len(report))
+	}
+	return err
+}

@@ -1,0 +1,9 @@
+package main
+
+import (
+	"fmt"
+
+	"example.com/hello"
+)
+
+func main() { fmt.Println(hello.Greeting()) }
