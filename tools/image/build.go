@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
-	"github.com/promguard/promguard/internal/image"
 	"github.com/promguard/promguard/internal/bom"
+	"github.com/promguard/promguard/internal/image"
 )
 
 // build makes one product's image for all platforms.
@@ -50,7 +50,7 @@ type part struct {
 	components []bom.Component
 	npm        []bom.Component
 	roots      bom.Component // where the root certificates come from
-	base       v1.Image            // what the image lies on, or nil
+	base       v1.Image      // what the image lies on, or nil
 }
 
 // all are the components of everything in the image.

@@ -17,8 +17,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/promguard/promguard/internal/image"
 	"github.com/promguard/promguard/internal/bom"
+	"github.com/promguard/promguard/internal/image"
 )
 
 // archive is what one product's archive holds beside licences of modules.
