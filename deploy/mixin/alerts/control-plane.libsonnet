@@ -34,7 +34,7 @@ function(c)
           and process_resident_memory_bytes{%(s)s} > 8 * 2^30
         ||| % { s: s },
         'The memory of an API server has leapt.',
-        '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, half more again than half an hour ago.',
+        '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, half as much again as half an hour ago.',
       ),
       alert(
         'KubeAPIServerListsFromEtcd',

@@ -59,7 +59,7 @@ function(c)
         '15m',
         (import '../lib/gangs.libsonnet')(s),
         'A job holds nodes and cannot begin.',
-        '{{ $value }} pods of job {{ $labels.namespace }}/{{ $labels.owner_name }} find no place while others of it run.',
+        'Pods of job {{ $labels.namespace }}/{{ $labels.owner_name }} that find no place while others of it run: {{ $value }}.',
       ),
       alert(
         'BalloonsDeflated',

@@ -1,0 +1,141 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+const deployments = "../deploy/"
+
+// exported returns the names of the series at a /metrics, as queries name them.
+func exported(t *testing.T, url string) map[string]bool {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for name, family := range families {
+		names[name] = true
+		if family.GetType().String() == "HISTOGRAM" {
+			names[name+"_bucket"] = true
+		}
+		if kind := family.GetType().String(); kind == "HISTOGRAM" || kind == "SUMMARY" {
+			names[name+"_sum"], names[name+"_count"] = true, true
+		}
+	}
+	return names
+}
+
+func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
+	text, err := os.ReadFile(deployments + "mixin/metrics.yaml")
+	require.NoError(t, err)
+	var listed map[string][]string
+	require.NoError(t, yaml.Unmarshal(text, &listed))
+
+	dir := t.TempDir()
+	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
+	require.NoError(t, err)
+	p := prometheus(t, dir, "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"']\n"+
+		"scrape_configs: [{job_name: a, static_configs: [{targets: ['127.0.0.1:1']}]}]\n")
+	g := guard(t, p)
+
+	// Some series are there only when there was a scrape, a group of rules, a query.
+	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
+	none := listed["prometheus"]
+	for deadline := time.Now().Add(20 * time.Second); len(none) > 0 && time.Now().Before(deadline); {
+		none = missing(exported(t, p.url), none)
+		time.Sleep(50 * time.Millisecond)
+	}
+	require.Empty(t, none)
+	require.Empty(t, missing(exported(t, g.telemetry), listed["promguard"]))
+}
+
+func missing(have map[string]bool, names []string) []string {
+	var none []string
+	for _, name := range names {
+		if !have[name] {
+			none = append(none, name)
+		}
+	}
+	return none
+}
+
+func TestAlertsPassTheirUnitTests(t *testing.T) {
+	files, err := filepath.Glob(deployments + "mixin/tests/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	out, err := exec.Command(binary(t, "promtool"), append([]string{"test", "rules"}, files...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(binary(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", deployments+"grafana/rules/promguard.yaml").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// flags returns the names of a command's flags, as its help lists them.
+func flags(t *testing.T, name string, args ...string) map[string]bool {
+	t.Helper()
+	out, err := exec.Command(binary(t, name), append(args, "--help")...).CombinedOutput()
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, word := range strings.Fields(string(out)) {
+		if flag, ok := strings.CutPrefix(word, "--"); ok {
+			flag, _, _ = strings.Cut(strings.TrimPrefix(flag, "[no-]"), "=")
+			found[flag] = true
+		}
+	}
+	return found
+}
+
+func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
+	var patched struct {
+		Spec struct {
+			Args []struct{ Name string } `yaml:"additionalArgs"`
+		}
+	}
+	load(t, "kubernetes/components/patched-prometheus/prometheus.yaml", &patched)
+	require.NotEmpty(t, patched.Spec.Args)
+	known := flags(t, "prometheus")
+	for _, a := range patched.Spec.Args {
+		require.True(t, known[a.Name], a.Name)
+	}
+
+	var deployment struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct{ Args []string }
+				}
+			}
+		}
+	}
+	load(t, "kubernetes/guard/deployment.yaml", &deployment)
+	args := deployment.Spec.Template.Spec.Containers[0].Args
+	require.Equal(t, "serve", args[0])
+	known = flags(t, "promguard", "serve")
+	for _, a := range args[1:] {
+		name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+		require.True(t, known[name], a)
+	}
+}
+
+func load(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(deployments + file)
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, into))
+}
