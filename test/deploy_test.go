@@ -114,6 +114,17 @@ func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
 		require.True(t, known[a.Name], a.Name)
 	}
 
+	var patch []struct {
+		Path  string
+		Value yaml.Node
+	}
+	load(t, "kubernetes/components/replay-probe/prometheus.yaml", &patch)
+	last := patch[len(patch)-1]
+	require.Equal(t, "/spec/initContainers", last.Path)
+	var sidecars []struct{ Args []string }
+	require.NoError(t, last.Value.Decode(&sidecars))
+	requireFlags(t, sidecars[0].Args)
+
 	var deployment struct {
 		Spec struct {
 			Template struct {
@@ -124,9 +135,13 @@ func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
 		}
 	}
 	load(t, "kubernetes/guard/deployment.yaml", &deployment)
-	args := deployment.Spec.Template.Spec.Containers[0].Args
-	require.Equal(t, "serve", args[0])
-	known = flags(t, "promguard", "serve")
+	requireFlags(t, deployment.Spec.Template.Spec.Containers[0].Args)
+}
+
+// requireFlags holds arguments of promguard, a command first, to its help.
+func requireFlags(t *testing.T, args []string) {
+	t.Helper()
+	known := flags(t, "promguard", args[0])
 	for _, a := range args[1:] {
 		name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
 		require.True(t, known[name], a)
@@ -138,4 +153,19 @@ func load(t *testing.T, file string, into any) {
 	text, err := os.ReadFile(deployments + file)
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(text, into))
+}
+
+func TestTheStartupProbeAnswersWhenPrometheusIsReadyOrStalled(t *testing.T) {
+	probe := func(url string) answer {
+		address := freeAddress(t)
+		s := start(t, address, "promguard", "startup-probe", "--prometheus.url="+url, "--web.listen-address="+address, "--stalled-after=1s")
+		return get(t, s.url+"/startup")
+	}
+	p := prometheus(t, clusterData(t), emptyConfig)
+	ready := probe(p.url)
+	require.Equal(t, http.StatusOK, ready.code, ready.body)
+
+	stalled := probe("http://" + freeAddress(t))
+	require.Equal(t, http.StatusServiceUnavailable, stalled.code)
+	require.Contains(t, stalled.body, "no progress for")
 }

@@ -92,7 +92,7 @@ func documents(t *testing.T, stream []byte) [][]byte {
 }
 
 func TestEveryKustomizationBuildsObjectsThatTheClusterKnows(t *testing.T) {
-	for _, dir := range []string{"guard", "prometheus", "base", "testdata/kube-prometheus", "testdata/overlay", "testdata/stock"} {
+	for _, dir := range []string{"guard", "prometheus", "base", "testdata/kube-prometheus", "testdata/overlay", "testdata/stock", "testdata/replay-probe"} {
 		t.Run(dir, func(t *testing.T) {
 			requireConsistent(t, decode(t, build(t, kubernetes+dir)))
 		})

@@ -75,6 +75,18 @@ func TestNoReplayIsCutOffByTheStartupProbe(t *testing.T) {
 	}
 }
 
+func TestTheProbeByProgressAsksTheSidecar(t *testing.T) {
+	p := patchedPrometheus(t, "testdata/replay-probe")
+	probe := merge(t, operatorContainer(), p.Spec.Containers[0]).StartupProbe
+	require.Equal(t, 1, handlers(probe))
+
+	require.Len(t, p.Spec.InitContainers, 1)
+	sidecar := p.Spec.InitContainers[0]
+	require.Equal(t, corev1.ContainerRestartPolicyAlways, *sidecar.RestartPolicy)
+	requireContainerPort(t, sidecar, probe.HTTPGet.Port, "startup probe")
+	require.Equal(t, guardContainer(t, build(t, kubernetes+"guard")).Image, sidecar.Image)
+}
+
 // That is why the probe by progress is one over HTTP.
 func TestTheOperatorCannotTurnItsStartupProbeIntoACommand(t *testing.T) {
 	patch := corev1.Container{Name: "prometheus", StartupProbe: &corev1.Probe{
