@@ -5,6 +5,7 @@ package test
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,14 +17,17 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
 const deployments = "../deploy/"
 
-// exported returns the names of the series at a /metrics, as queries name them.
-func exported(t *testing.T, url string) map[string]bool {
+// exported returns the names of the series at the /metrics of a root URL, as queries
+// name them.
+func exported(t *testing.T, root string) map[string]bool {
 	t.Helper()
-	resp, err := http.Get(url + "/metrics")
+	resp, err := http.Get(root + "/metrics")
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -74,6 +78,17 @@ func missing(have map[string]bool, names []string) []string {
 		}
 	}
 	return none
+}
+
+func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughTheGuard(t *testing.T) {
+	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+	boards, alerts := source.Dashboards(deployments+"grafana/dashboards"), source.RuleFiles(deployments+"grafana/rules")
+	for _, e := range append(boards.Expressions, alerts.Expressions...) {
+		for _, q := range e.Queries {
+			a := post(t, g.url+"/api/v1/query", url.Values{"query": {q.String()}}.Encode())
+			require.Equal(t, http.StatusOK, a.code, "%s: %s: %s", e.Place, e.Text, a.body)
+		}
+	}
 }
 
 func TestAlertsPassTheirUnitTests(t *testing.T) {
@@ -156,9 +171,9 @@ func load(t *testing.T, file string, into any) {
 }
 
 func TestTheStartupProbeAnswersWhenPrometheusIsReadyOrStalled(t *testing.T) {
-	probe := func(url string) answer {
+	probe := func(root string) answer {
 		address := freeAddress(t)
-		s := start(t, address, "promguard", "startup-probe", "--prometheus.url="+url, "--web.listen-address="+address, "--stalled-after=1s")
+		s := start(t, address, "promguard", "startup-probe", "--prometheus.url="+root, "--web.listen-address="+address, "--stalled-after=1s")
 		return get(t, s.url+"/startup")
 	}
 	p := prometheus(t, clusterData(t), emptyConfig)
