@@ -80,12 +80,24 @@ func missing(have map[string]bool, names []string) []string {
 	return none
 }
 
+// The data source puts its parameters into the URL, and its timeout into the form.
 func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughTheGuard(t *testing.T) {
 	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+	var provisioned struct {
+		Datasources []struct {
+			JSONData struct {
+				Timeout    string `yaml:"queryTimeout"`
+				Parameters string `yaml:"customQueryParameters"`
+			} `yaml:"jsonData"`
+		}
+	}
+	load(t, "grafana/provisioning/datasources/promguard.yaml", &provisioned)
+	settings := provisioned.Datasources[0].JSONData
+	require.NotEmpty(t, settings.Timeout)
 	boards, alerts := source.Dashboards(deployments+"grafana/dashboards"), source.RuleFiles(deployments+"grafana/rules")
 	for _, e := range append(boards.Expressions, alerts.Expressions...) {
 		for _, q := range e.Queries {
-			a := post(t, g.url+"/api/v1/query", url.Values{"query": {q.String()}}.Encode())
+			a := post(t, g.url+"/api/v1/query?"+settings.Parameters, url.Values{"query": {q.String()}, "timeout": {settings.Timeout}}.Encode())
 			require.Equal(t, http.StatusOK, a.code, "%s: %s: %s", e.Place, e.Text, a.body)
 		}
 	}

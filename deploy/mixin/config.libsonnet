@@ -1,15 +1,16 @@
 // What differs from cluster to cluster. Override with mixin + { _config+:: {...} }.
 {
   _config+:: {
-    // Which series are whose, as kube-prometheus names its jobs.
+    // Which series are whose: the jobs of kube-prometheus, of the chart
+    // kube-prometheus-stack, and of plain configurations.
     guard: 'job="promguard"',
-    prometheus: 'job="prometheus-k8s"',
+    prometheus: 'job=~"prometheus|prometheus-k8s|kube-prometheus-stack-prometheus"',
     apiserver: 'job="apiserver"',
-    etcd: 'job="etcd"',
+    etcd: 'job=~"etcd|kube-etcd"',
     ksm: 'job="kube-state-metrics"',
     scheduler: 'job="kube-scheduler"',
     kubelet: 'job="kubelet", metrics_path="/metrics/cadvisor"',
-    dcgm: 'job="dcgm-exporter"',
+    dcgm: 'job=~"(nvidia-)?dcgm-exporter"',
 
     // Traffic that iptables rules count: the name of the counter, and the labels
     // that the comments of the rules give it.

@@ -114,6 +114,7 @@ func TestTheDataSourceIsTheOneThatIsProvisioned(t *testing.T) {
 	file, err := os.ReadFile("../../../deploy/grafana/provisioning/datasources/promguard.yaml")
 	require.NoError(t, err)
 	require.YAMLEq(t, string(file), config.Data["promguard.yaml"])
+	require.Contains(t, string(file), "prometheusVersion: "+strings.TrimPrefix(upstream(t, "tag"), "v")+"\n")
 
 	overlay := find[*corev1.Secret](t, decode(t, build(t, kubernetes+"testdata/overlay")))
 	require.YAMLEq(t, string(file), overlay.StringData["datasources.yaml"])
