@@ -24,5 +24,5 @@ function(c)
         g.timeseries('Packets dropped by namespace', '', 'pps', [g.query('topk(20, sum by (namespace) (rate(container_network_receive_packets_dropped_total{%s, namespace!=""}[$__rate_interval])) > 0)' % c.kubelet, '{{namespace}}')]),
       ]),
     ],
-    [g.variable('direction', c.trafficDirection, c.traffic, multi=false) + { includeAll: false, allValue: null, current: {} }]
+    [g.variable('direction', c.trafficDirection, c.traffic, multi=false) + { includeAll: false, allValue: null, current: { text: 'internet-out', value: 'internet-out' } }]
   )

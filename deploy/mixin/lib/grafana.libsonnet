@@ -30,6 +30,8 @@ local gridWidth = 24;
       links: [{
         type: 'dashboards',
         title: 'promguard',
+        icon: 'dashboard',
+        tooltip: 'Other dashboards of promguard',
         tags: ['promguard'],
         asDropdown: true,
         includeVars: false,
@@ -128,6 +130,7 @@ local gridWidth = 24;
       colorMode: 'value',
       graphMode: 'area',
       justifyMode: 'auto',
+      orientation: 'auto',
       textMode: 'auto',
       reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
     },
