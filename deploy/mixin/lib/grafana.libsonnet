@@ -5,16 +5,15 @@ local gridWidth = 24;
 {
   // dashboard lays rows out: panels from left to right, and rows below each other.
   dashboard(title, uid, description, rows, variables=[], tags=['promguard'])::
+    local header(row, y) = { type: 'row', title: row.title, collapsed: false, panels: [], gridPos: { x: 0, y: y, w: gridWidth, h: 1 } };
+    local beside(panels, y, height) =
+      local w = std.floor(gridWidth / std.length(panels));
+      std.mapWithIndex(function(i, p) p { gridPos: { x: i * w, y: y, w: w, h: height } }, panels);
     local place(rows, y) =
       if std.length(rows) == 0 then [] else
         local row = rows[0];
         local height = std.foldl(function(h, p) std.max(h, p.gridPos.h), row.panels, 0);
-        [{ type: 'row', title: row.title, collapsed: false, panels: [], gridPos: { x: 0, y: y, w: gridWidth, h: 1 } }]
-        + placeRow(row.panels, y + 1, height)
-        + place(rows[1:], y + 1 + height),
-          placeRow(panels, y, height) =
-      local w = std.floor(gridWidth / std.length(panels));
-      std.mapWithIndex(function(i, p) p { gridPos: { x: i * w, y: y, w: w, h: height } }, panels);
+        [header(row, y)] + beside(row.panels, y + 1, height) + place(rows[1:], y + 1 + height);
     {
       title: title,
       uid: uid,
