@@ -182,17 +182,33 @@ func load(t *testing.T, file string, into any) {
 	require.NoError(t, yaml.Unmarshal(text, into))
 }
 
-func TestTheStartupProbeAnswersWhenPrometheusIsReadyOrStalled(t *testing.T) {
-	probe := func(root string) answer {
-		address := freeAddress(t)
-		s := start(t, address, "promguard", "startup-probe", "--prometheus.url="+root, "--web.listen-address="+address, "--stalled-after=1s")
-		return get(t, s.url+"/startup")
-	}
-	p := prometheus(t, clusterData(t), emptyConfig)
-	ready := probe(p.url)
-	require.Equal(t, http.StatusOK, ready.code, ready.body)
+// startupProbe starts the sidecar that watches the Prometheus at an address.
+func startupProbe(t *testing.T, of, stalledAfter string) *server {
+	t.Helper()
+	address := freeAddress(t)
+	return start(t, address, "promguard", "startup-probe",
+		"--prometheus.url=http://"+of, "--web.listen-address="+address, "--stalled-after="+stalledAfter)
+}
 
-	stalled := probe("http://" + freeAddress(t))
-	require.Equal(t, http.StatusServiceUnavailable, stalled.code)
-	require.Contains(t, stalled.body, "no progress for")
+func TestTheStartupProbeWaitsUntilPrometheusIsReady(t *testing.T) {
+	data, address := clusterData(t), freeAddress(t)
+	probe := startupProbe(t, address, "10m")
+	answers := make(chan int, 1)
+	go func() {
+		if resp, err := http.Get(probe.url + "/startup"); err == nil {
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}
+		close(answers)
+	}()
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
+	start(t, address, "prometheus", "--config.file="+config, "--storage.tsdb.path="+data, "--web.listen-address="+address)
+	require.Equal(t, http.StatusOK, <-answers)
+}
+
+func TestTheStartupProbeFailsWhenPrometheusDoesNothing(t *testing.T) {
+	a := get(t, startupProbe(t, freeAddress(t), "1s").url+"/startup")
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	require.Contains(t, a.body, "no progress for")
 }
