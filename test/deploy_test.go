@@ -119,7 +119,7 @@ func flags(t *testing.T, name string, args ...string) map[string]bool {
 	out, err := exec.Command(binary(t, name), append(args, "--help")...).CombinedOutput()
 	require.NoError(t, err)
 	found := map[string]bool{}
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		if flag, ok := strings.CutPrefix(word, "--"); ok {
 			flag, _, _ = strings.Cut(strings.TrimPrefix(flag, "[no-]"), "=")
 			found[flag] = true
