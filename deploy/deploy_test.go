@@ -218,12 +218,12 @@ func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {
 	}
 }
 
-func TestTheScrapeClassIsThatOfTheMinimalProfile(t *testing.T) {
-	p, err := relabel.ProfileByName(relabel.ProfileMinimal)
+func TestTheScrapeClassIsThatOfTheRecommendedProfile(t *testing.T) {
+	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
 	require.NoError(t, err)
 	want := bytes.NewBufferString("apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata:\n  name: any\n")
 	require.NoError(t, relabel.Render(want, p, relabel.FormatScrapeClass))
 	got, err := os.ReadFile("kubernetes/components/scrape-class/scrapeclass.yaml")
 	require.NoError(t, err)
-	require.Equal(t, want.String(), string(got), "the four lines above, then promguard rules print --format=scrapeclass")
+	require.Equal(t, want.String(), string(got), "the four lines above, then promguard rules print --profile=recommended --format=scrapeclass")
 }

@@ -31,7 +31,7 @@ function(c) local s = c.apiserver; g.dashboard(
       g.timeseries('Lists by resource', '', 'reqps', [g.query('topk(20, sum by (resource) (rate(apiserver_request_total{%s, verb="LIST"}[$__rate_interval])))' % s, '{{resource}}')]),
       g.timeseries('Bytes of lists by resource', 'Answers to lists, before compression.', 'Bps', [g.query('topk(20, sum by (resource) (rate(apiserver_response_sizes_sum{%s, verb="LIST"}[$__rate_interval])))' % s, '{{resource}}')]),
       g.timeseries('Lists from etcd', 'These pass the cache by.', 'reqps', [g.query('topk(20, sum by (resource, type) (rate(etcd_request_duration_seconds_count{%s, operation="list"}[$__rate_interval])))' % s, '{{resource}}{{type}}')]),
-      g.timeseries('Objects stored', 'The largest resources, until Kubernetes 1.33. Its successor apiserver_resource_objects is among what the profile recommended drops.', 'short', [g.query('topk(10, max by (resource) (apiserver_storage_objects{%s}))' % s, '{{resource}}')]),
+      g.timeseries('Objects stored', 'The largest resources. The metric has another name since Kubernetes 1.34.', 'short', [g.query('topk(10, max by (group, resource) (apiserver_resource_objects{%s} or apiserver_storage_objects{%s}))' % [s, s], '{{resource}}')]),
     ]),
   ],
   [g.variable('instance', 'instance', 'apiserver_request_total{%s}' % s)]
