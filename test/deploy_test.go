@@ -4,7 +4,9 @@
 package test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -52,14 +54,19 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 	var listed map[string][]string
 	require.NoError(t, yaml.Unmarshal(text, &listed))
 
-	dir := t.TempDir()
+	// Some series are there only when there was a scrape, a series that was dropped,
+	// a group of rules, a query.
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		fmt.Fprintln(w, `kubernetes_feature_enabled{name="any"} 1`)
+	}))
+	t.Cleanup(target.Close)
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
 	require.NoError(t, err)
-	p := prometheus(t, dir, "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"']\n"+
-		"scrape_configs: [{job_name: a, static_configs: [{targets: ['127.0.0.1:1']}]}]\n")
+	p := prometheus(t, t.TempDir(), "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"']\n"+
+		"scrape_configs: [{job_name: a, static_configs: [{targets: ['"+target.Listener.Addr().String()+"']}]}]\n")
 	g := guard(t, p)
 
-	// Some series are there only when there was a scrape, a group of rules, a query.
 	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
 	none := listed["prometheus"]
 	for deadline := time.Now().Add(20 * time.Second); len(none) > 0 && time.Now().Before(deadline); {
