@@ -74,10 +74,11 @@ test-mixin: # Uncached: go test does not notice changes of files outside its mod
 test-deploy:
 	cd tools/deploy && go vet ./... && go test -count=1 ./...
 
-## deploy-render: write what deploy/mixin gives, and format its jsonnet
+## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
 .PHONY: deploy-render
 deploy-render:
 	cd tools/deploy && go run . ../..
+	go test -count=1 ./deploy -run TestTheScrapeClass -update
 
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e

@@ -35,6 +35,7 @@ function(c) local s = c.guard; g.dashboard(
       g.timeseries('Answers shared', 'Requests that got the answer of an identical one and cost the server nothing.', 'reqps', [g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared')]),
     ]),
     g.row('Trouble', [
+      g.timeseries('State of the servers behind', 'How many guards see a server in a state: reads go to one that is ready.', 'short', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{server}}: {{state}}')], stacked=true),
       g.timeseries('Errors of the server behind', 'Requests that it did not answer in full, by reason.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]),
       g.timeseries('Clients that left', '', 'reqps', [g.query('sum by (class) (rate(promguard_client_gone_total{%s}[$__rate_interval]))' % s, '{{class}}')]),
       g.timeseries('Memory', 'Resident memory of each guard.', 'bytes', [g.query('process_resident_memory_bytes{%s}' % s, '{{pod}}')]),

@@ -58,7 +58,7 @@ var variants = map[string]string{
 	"defaults":               "{}",
 	"no network policy":      "networkPolicy: {enabled: false}\nserviceMonitor: {enabled: false}",
 	"data source":            "datasource: {enabled: true}",
-	"thanos":                 "upstream: {url: 'http://thanos-query:9090', kind: thanos, podLabels: {app: thanos-query}, port: 10902}",
+	"thanos":                 "upstream: {urls: ['http://thanos-query:9090'], kind: thanos, podLabels: {app: thanos-query}, port: 10902}",
 	"everything that can be": "podAnnotations: {a: b}\nnodeSelector: {a: b}\ntolerations: [{key: a, operator: Exists}]\naffinity: {podAntiAffinity: {}}\nimagePullSecrets: [{name: a}]\nextraArgs: ['--log.level=debug']\nserviceMonitor: {labels: {release: a}}",
 }
 
@@ -123,8 +123,8 @@ func TestTheDataSourceIsTheOneThatIsProvisioned(t *testing.T) {
 func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 	for name, values := range map[string]string{
 		"unknown key":        "upstreem: {}",
-		"unknown nested key": "upstream: {uri: http://a}",
-		"no URL":             "upstream: {url: prometheus:9090}",
+		"unknown nested key": "upstream: {url: http://a}",
+		"no URL":             "upstream: {urls: [prometheus:9090]}",
 		"unknown kind":       "upstream: {kind: influx}",
 		"port as text":       "service: {port: '9091'}",
 		"policy as text":     "policy: 'limits: {}'",
