@@ -1,11 +1,12 @@
 // Where the server's time for queries goes, as far as metrics tell. Single queries
-// are in /api/v1/status/guard/queries while they run, and in the query log after.
+// are no labels: promguard top has them, /api/v1/status/guard/queries while they
+// run, and the query log after.
 local g = import '../lib/grafana.libsonnet';
 
 function(c) local s = c.prometheus; g.dashboard(
   'promguard / Top queries',
   'promguard-queries',
-  'Which endpoints and rule groups the server spends its time on. Running queries: /api/v1/status/guard/queries; past ones: the query log.',
+  'Which endpoints and rule groups the server spends its time on. Which queries: promguard top; running ones: /api/v1/status/guard/queries; past ones: the query log.',
   [
     g.row('Reads over HTTP', [
       g.table('Time by endpoint', 'Seconds that requests took in the last hour, for each second: how many are under way on average.', 'short', g.query('topk(20, sum by (handler) (rate(prometheus_http_request_duration_seconds_sum{%s}[1h])))' % s)),
