@@ -56,13 +56,29 @@ oomstorm:
 
 ## test: everything that must pass before a change lands
 .PHONY: test
-test: build test-unit patches-verify patches-test test-e2e
+test: build test-unit test-mixin patches-verify patches-test test-e2e
 
 ## test-unit: this repository's packages
 .PHONY: test-unit
 test-unit:
 	go vet ./...
 	go test ./...
+
+## test-mixin: the dashboards and alerts that are checked in are those that deploy/mixin gives
+.PHONY: test-mixin
+test-mixin: # Uncached: go test does not notice changes of files outside its module.
+	cd tools/deploy && go test -count=1 ./mixin
+
+## test-deploy: test-mixin, and the manifests and the chart, read by kustomize, Helm and the types of Kubernetes
+.PHONY: test-deploy
+test-deploy:
+	cd tools/deploy && go vet ./... && go test -count=1 ./...
+
+## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
+.PHONY: deploy-render
+deploy-render:
+	cd tools/deploy && go run . ../..
+	go test -count=1 ./deploy -run TestTheScrapeClass -update
 
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e

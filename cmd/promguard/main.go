@@ -40,7 +40,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	logConfig := &promslog.Config{Writer: stderr}
 	promslogflag.AddFlags(app, logConfig)
 
-	commands := []subcommand{serveCommand(app, logConfig)}
+	commands := []subcommand{serveCommand(app, logConfig), startupProbeCommand(app, logConfig)}
 	commands = append(commands, checkCommands(app, stdout)...)
 	commands = append(commands, policyCommands(app, stdout, stderr)...)
 	commands = append(commands, topCommand(app, stdout))

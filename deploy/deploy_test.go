@@ -1,0 +1,236 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/config"
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rulecheck"
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+const (
+	dashboards = "grafana/dashboards"
+	rules      = "grafana/rules/promguard.yaml"
+)
+
+var update = flag.Bool("update", false, "write what is generated from the packages here")
+
+// expressions returns all that dashboards and alerts ask, parsed by Prometheus's
+// parser, and fails if one does not parse.
+func expressions(t *testing.T) []source.Expression {
+	t.Helper()
+	boards, alerts := source.Dashboards(dashboards), source.RuleFiles(rules)
+	require.Empty(t, boards.Problems)
+	require.Empty(t, alerts.Problems)
+	require.NotEmpty(t, boards.Expressions)
+	require.NotEmpty(t, alerts.Expressions)
+	return append(boards.Expressions, alerts.Expressions...)
+}
+
+// policies are the files of those that the expressions have to pass: the defaults, and
+// what is deployed.
+var policies = []string{"", "kubernetes/guard/promguard.yml"}
+
+func TestEveryQueryPassesTheGuardAndExceedsNothingThatIsOnlyObserved(t *testing.T) {
+	now := time.Now()
+	for _, file := range policies {
+		c, err := config.Load(file)
+		require.NoError(t, err)
+		analyzer := querylimit.NewAnalyzer(1 << 20)
+		for _, e := range expressions(t) {
+			for _, r := range requests(e, now) {
+				v, err := c.Rules.Judge(analyzer, &r, now)
+				require.NoError(t, err, "%s: %s: %s", e.File, e.Place, e.Text)
+				require.Empty(t, v.Refusals, "%s: %s: %s", e.File, e.Place, e.Text)
+			}
+		}
+	}
+}
+
+// requests returns what Grafana makes of an expression with the time range of a
+// dashboard, and with that of a week.
+func requests(e source.Expression, now time.Time) []querylimit.Request {
+	if e.Listing != nil {
+		return []querylimit.Request{{
+			Endpoint: querylimit.FindEndpoint("label/:name/values"), Texts: []string{selector(e.Listing.Matchers)},
+			Start: now.Add(-3 * time.Hour), End: now, Given: true, Limit: 40_000,
+		}}
+	}
+	var all []querylimit.Request
+	for _, q := range e.Queries {
+		for back, step := range map[time.Duration]time.Duration{3 * time.Hour: 30 * time.Second, 7 * 24 * time.Hour: 10 * time.Minute} {
+			all = append(all, querylimit.Request{
+				Endpoint: querylimit.FindEndpoint("query_range"), Texts: []string{q.String()},
+				Start: now.Add(-back), End: now, Step: step, Given: true, Limit: -1,
+			})
+		}
+	}
+	return all
+}
+
+func selector(matchers []*labels.Matcher) string {
+	texts := make([]string, len(matchers))
+	for i, m := range matchers {
+		texts[i] = m.String()
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}
+
+func TestNoQueryLosesAnythingToTheRecommendedDropRules(t *testing.T) {
+	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
+	require.NoError(t, err)
+	checker, err := rulecheck.New(p, nil)
+	require.NoError(t, err)
+	for _, r := range checker.Check(expressions(t)) {
+		require.Contains(t, []rulecheck.Verdict{rulecheck.Invisible, rulecheck.Thinned}, r.Verdict,
+			"%s: %s: %s", r.Expression.File, r.Expression.Place, r.Expression.Text)
+	}
+}
+
+// known returns the names of metrics that may be read, by who exports them.
+func known(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("mixin/metrics.yaml")
+	require.NoError(t, err)
+	var byExporter map[string][]string
+	require.NoError(t, yaml.Unmarshal(text, &byExporter))
+	return byExporter
+}
+
+func TestQueriesNameTheMetricsOfTheListAndNoOthers(t *testing.T) {
+	read := map[string]bool{}
+	for _, e := range expressions(t) {
+		if e.Listing != nil {
+			read[name(e.Listing.Matchers)] = true
+		}
+		for _, q := range e.Queries {
+			parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+				if s, ok := n.(*parser.VectorSelector); ok {
+					read[name(s.LabelMatchers)] = true
+				}
+				return nil
+			})
+		}
+	}
+	var listed []string
+	for exporter, names := range known(t) {
+		require.True(t, slices.IsSorted(names), exporter)
+		listed = append(listed, names...)
+	}
+	slices.Sort(listed)
+	require.Equal(t, slices.Compact(listed), slices.Sorted(maps.Keys(read)))
+}
+
+func name(matchers []*labels.Matcher) string {
+	for _, m := range matchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return ""
+}
+
+// alert is what the tests look at of a rule.
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	text, err := os.ReadFile(rules)
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Rules []alert `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	var all []alert
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
+	text, err := os.ReadFile("../docs/alerts.md")
+	require.NoError(t, err)
+	var sections, names []string
+	for line := range strings.Lines(string(text)) {
+		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
+			sections = append(sections, s)
+		}
+	}
+	for _, a := range alerts(t) {
+		names = append(names, a.Alert)
+		_, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "docs/alerts.md#")
+		require.Equal(t, strings.ToLower(a.Alert), anchor)
+	}
+	require.Equal(t, names, sections, "in the order of the rules")
+}
+
+func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {
+	files, err := filepath.Glob("mixin/tests/*.yaml")
+	require.NoError(t, err)
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var tests struct {
+			Tests []struct {
+				Alerts []struct {
+					Name string `yaml:"alertname"`
+					Want []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			} `yaml:"tests"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &tests))
+		for _, test := range tests.Tests {
+			for _, a := range test.Alerts {
+				if len(a.Want) > 0 {
+					fires[a.Name] = true
+				} else {
+					silent[a.Name] = true
+				}
+			}
+		}
+	}
+	for _, a := range alerts(t) {
+		require.True(t, fires[a.Alert], "no test in which %s fires", a.Alert)
+		require.True(t, silent[a.Alert], "no test in which %s does not fire", a.Alert)
+	}
+}
+
+func TestTheScrapeClassIsThatOfTheRecommendedProfile(t *testing.T) {
+	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
+	require.NoError(t, err)
+	want := bytes.NewBufferString("apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata:\n  name: any\n")
+	require.NoError(t, relabel.Render(want, p, relabel.FormatScrapeClass))
+	const file = "kubernetes/components/scrape-class/scrapeclass.yaml"
+	if *update {
+		require.NoError(t, os.WriteFile(file, want.Bytes(), 0o644))
+	}
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, want.String(), string(got), "make deploy-render")
+}

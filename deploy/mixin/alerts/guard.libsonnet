@@ -1,0 +1,74 @@
+function(c)
+  local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
+  local s = c.guard;
+  {
+    name: 'promguard-guard',
+    rules: [
+      alert(
+        'PromguardDown',
+        'critical',
+        '5m',
+        'absent(up{%s} == 1)' % s,
+        'No guard can be scraped.',
+        'Grafana has no data source: no guard that Prometheus knows of answers.',
+      ),
+      alert(
+        'PromguardUpstreamUnreachable',
+        'critical',
+        '5m',
+        'promguard_upstream_up{%s} == 0' % s,
+        'A guard gets no answer from the server behind.',
+        'The guard {{ $labels.pod }} got no answer over HTTP from the server behind for 5 minutes.',
+      ),
+      alert(
+        'PromguardPolicyNotLoaded',
+        'warning',
+        '5m',
+        'promguard_config_last_reload_successful{%s} == 0' % s,
+        'A guard goes on with an old policy.',
+        'The guard {{ $labels.pod }} could not load its policy file; its log says which lines are wrong.',
+      ),
+      alert(
+        'PromguardPoliciesDiffer',
+        'warning',
+        '30m',
+        'count(count_values("hash", promguard_config_hash{%s})) > 1' % s,
+        'Guards have different policies.',
+        'For half an hour guards have had {{ $value }} different policies: the same request is let through or refused by chance.',
+      ),
+      alert(
+        'PromguardRefusesMuch',
+        'warning',
+        '15m',
+        |||
+          sum(rate(promguard_rejected_total{%(s)s}[15m]))
+            / sum(rate(promguard_requests_total{%(s)s}[15m]))
+            > 0.2
+          and sum(rate(promguard_rejected_total{%(s)s}[15m])) > 0.1
+        ||| % { s: s },
+        'More than a fifth of all reads is refused.',
+        '{{ $value | humanizePercentage }} of the requests of the last 15 minutes were refused.',
+      ),
+      alert(
+        'PromguardSaturated',
+        'warning',
+        '10m',
+        'sum(rate(promguard_rejected_total{%s, reason=~"saturated|tenant_saturated"}[5m])) > 0.1' % s,
+        'Requests find no permit.',
+        '{{ $value | humanize }} requests per second are refused because all permits are held and the queue is full or too slow.',
+      ),
+      alert(
+        'PromguardUpstreamErrors',
+        'warning',
+        '10m',
+        |||
+          sum(rate(promguard_upstream_errors_total{%(s)s}[5m]))
+            / sum(rate(promguard_requests_total{%(s)s}[5m]))
+            > 0.05
+          and sum(rate(promguard_upstream_errors_total{%(s)s}[5m])) > 0.1
+        ||| % { s: s },
+        'The server behind does not answer in full.',
+        'The server behind the guard left {{ $value | humanizePercentage }} of the requests without a whole answer.',
+      ),
+    ],
+  }

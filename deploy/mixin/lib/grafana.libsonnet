@@ -1,0 +1,143 @@
+// What of Grafana's dashboard model the dashboards here need, and no more: see
+// docs/decisions/0003-dashboards-without-grafonnet.md.
+local gridWidth = 24;
+
+{
+  // dashboard lays rows out: panels from left to right, and rows below each other.
+  dashboard(title, uid, description, rows, variables=[], tags=['promguard'])::
+    local header(row, y) = { type: 'row', title: row.title, collapsed: false, panels: [], gridPos: { x: 0, y: y, w: gridWidth, h: 1 } };
+    local beside(panels, y, height) =
+      local w = std.floor(gridWidth / std.length(panels));
+      std.mapWithIndex(function(i, p) p { gridPos: { x: i * w, y: y, w: w, h: height } }, panels);
+    local place(rows, y) =
+      if std.length(rows) == 0 then [] else
+        local row = rows[0];
+        local height = std.foldl(function(h, p) std.max(h, p.gridPos.h), row.panels, 0);
+        [header(row, y)] + beside(row.panels, y + 1, height) + place(rows[1:], y + 1 + height);
+    {
+      title: title,
+      uid: uid,
+      description: description,
+      tags: tags,
+      schemaVersion: 41,
+      version: 1,
+      editable: true,
+      graphTooltip: 1,
+      refresh: '1m',
+      timezone: 'browser',
+      time: { from: 'now-3h', to: 'now' },
+      links: [{
+        type: 'dashboards',
+        title: 'promguard',
+        icon: 'dashboard',
+        tooltip: 'Other dashboards of promguard',
+        tags: ['promguard'],
+        asDropdown: true,
+        includeVars: false,
+        keepTime: true,
+      }],
+      annotations: { list: [] },
+      templating: { list: [$.datasource] + variables },
+      panels: std.mapWithIndex(function(i, p) p { id: i + 1 }, place(rows, 0)),
+    },
+
+  row(title, panels):: { title: title, panels: panels },
+
+  // datasource is the variable that every panel reads from.
+  datasource:: {
+    name: 'datasource',
+    label: 'Data source',
+    type: 'datasource',
+    query: 'prometheus',
+    current: { text: 'prometheus', value: 'prometheus' },
+    regex: '',
+    hide: 0,
+  },
+
+  local source = { type: 'prometheus', uid: '${datasource}' },
+
+  // variable offers the values that a label has on the series of a selector. One
+  // name of a metric is in the selector, so that the guard lets it through.
+  variable(name, label, selector, multi=true):: {
+    name: name,
+    label: std.asciiUpper(name[0]) + name[1:],
+    type: 'query',
+    datasource: source,
+    // qryType 1: values of a label.
+    query: { qryType: 1, query: 'label_values(%s, %s)' % [selector, label], refId: 'variable' },
+    definition: 'label_values(%s, %s)' % [selector, label],
+    // 2: when the time range changes.
+    refresh: 2,
+    sort: 1,
+    multi: multi,
+    includeAll: true,
+    allValue: '.*',
+    current: { text: 'All', value: '$__all' },
+    hide: 0,
+  },
+
+  // query is an expression and how its series are called.
+  query(expr, legend=''):: { expr: expr, legend: legend },
+
+  local targets(queries, instant) = std.mapWithIndex(function(i, q) {
+    refId: std.char(std.codepoint('A') + i),
+    datasource: source,
+    expr: q.expr,
+    legendFormat: if q.legend == '' then '__auto' else q.legend,
+    range: !instant,
+    instant: instant,
+    format: if instant then 'table' else 'time_series',
+    editorMode: 'code',
+  }, queries),
+
+  local panel(type, title, description, unit, height, queries, instant=false) = {
+    type: type,
+    title: title,
+    description: description,
+    datasource: source,
+    gridPos: { x: 0, y: 0, w: gridWidth, h: height },
+    fieldConfig: { defaults: { unit: unit }, overrides: [] },
+    targets: targets(queries, instant),
+  },
+
+  // timeseries draws lines; stacked draws areas on top of each other.
+  timeseries(title, description, unit, queries, stacked=false, max=null):: panel('timeseries', title, description, unit, 8, queries) + {
+    fieldConfig+: { defaults+: {
+      min: 0,
+      [if max != null then 'max']: max,
+      custom: {
+        fillOpacity: if stacked then 30 else 5,
+        lineWidth: 1,
+        showPoints: 'never',
+        spanNulls: false,
+        stacking: { mode: if stacked then 'normal' else 'none', group: 'A' },
+      },
+    } },
+    options: {
+      legend: { displayMode: 'table', placement: 'bottom', showLegend: true, calcs: ['lastNotNull', 'max'] },
+      tooltip: { mode: 'multi', sort: 'desc' },
+    },
+  },
+
+  // stat shows last values; thresholds are [[from, color], ...], the first from null.
+  stat(title, description, unit, queries, thresholds=[[null, 'text']], mappings=[]):: panel('stat', title, description, unit, 4, queries) + {
+    fieldConfig+: { defaults+: {
+      mappings: mappings,
+      thresholds: { mode: 'absolute', steps: [{ value: t[0], color: t[1] } for t in thresholds] },
+    } },
+    options: {
+      colorMode: 'value',
+      graphMode: 'area',
+      justifyMode: 'auto',
+      orientation: 'auto',
+      textMode: 'auto',
+      reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
+    },
+  },
+
+  // table shows the series of one instant query, the largest value first.
+  table(title, description, unit, query):: panel('table', title, description, unit, 8, [query], instant=true) + {
+    options: { showHeader: true, sortBy: [{ displayName: 'Value', desc: true }] },
+    transformations: [{ id: 'organize', options: { excludeByName: { Time: true } } }],
+  },
+}

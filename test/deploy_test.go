@@ -1,0 +1,221 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/rulecheck/source"
+)
+
+const deployments = "../deploy/"
+
+// exported returns the names of the series at the /metrics of a root URL, as queries
+// name them.
+func exported(t *testing.T, root string) map[string]bool {
+	t.Helper()
+	resp, err := http.Get(root + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for name, family := range families {
+		names[name] = true
+		if family.GetType().String() == "HISTOGRAM" {
+			names[name+"_bucket"] = true
+		}
+		if kind := family.GetType().String(); kind == "HISTOGRAM" || kind == "SUMMARY" {
+			names[name+"_sum"], names[name+"_count"] = true, true
+		}
+	}
+	return names
+}
+
+func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
+	text, err := os.ReadFile(deployments + "mixin/metrics.yaml")
+	require.NoError(t, err)
+	var listed map[string][]string
+	require.NoError(t, yaml.Unmarshal(text, &listed))
+
+	// Some series are there only when there was a scrape, a series that was dropped,
+	// a group of rules, a query.
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		fmt.Fprintln(w, `kubernetes_feature_enabled{name="any"} 1`)
+	}))
+	t.Cleanup(target.Close)
+	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
+	require.NoError(t, err)
+	p := prometheus(t, t.TempDir(), "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"']\n"+
+		"scrape_configs: [{job_name: a, static_configs: [{targets: ['"+target.Listener.Addr().String()+"']}]}]\n")
+	g := guard(t, p)
+
+	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
+	none := listed["prometheus"]
+	for deadline := time.Now().Add(20 * time.Second); len(none) > 0 && time.Now().Before(deadline); {
+		none = missing(exported(t, p.url), none)
+		time.Sleep(50 * time.Millisecond)
+	}
+	require.Empty(t, none)
+	require.Empty(t, missing(exported(t, g.telemetry), listed["promguard"]))
+}
+
+func missing(have map[string]bool, names []string) []string {
+	var none []string
+	for _, name := range names {
+		if !have[name] {
+			none = append(none, name)
+		}
+	}
+	return none
+}
+
+// The data source puts its parameters into the URL, and its timeout into the form.
+func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughTheGuard(t *testing.T) {
+	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+	var provisioned struct {
+		Datasources []struct {
+			JSONData struct {
+				Timeout    string `yaml:"queryTimeout"`
+				Parameters string `yaml:"customQueryParameters"`
+			} `yaml:"jsonData"`
+		}
+	}
+	load(t, "grafana/provisioning/datasources/promguard.yaml", &provisioned)
+	settings := provisioned.Datasources[0].JSONData
+	require.NotEmpty(t, settings.Timeout)
+	boards, alerts := source.Dashboards(deployments+"grafana/dashboards"), source.RuleFiles(deployments+"grafana/rules")
+	for _, e := range append(boards.Expressions, alerts.Expressions...) {
+		for _, q := range e.Queries {
+			a := post(t, g.url+"/api/v1/query?"+settings.Parameters, url.Values{"query": {q.String()}, "timeout": {settings.Timeout}}.Encode())
+			require.Equal(t, http.StatusOK, a.code, "%s: %s: %s", e.Place, e.Text, a.body)
+		}
+	}
+}
+
+func TestAlertsPassTheirUnitTests(t *testing.T) {
+	files, err := filepath.Glob(deployments + "mixin/tests/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	out, err := exec.Command(binary(t, "promtool"), append([]string{"test", "rules"}, files...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(binary(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", deployments+"grafana/rules/promguard.yaml").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// flags returns the names of a command's flags, as its help lists them.
+func flags(t *testing.T, name string, args ...string) map[string]bool {
+	t.Helper()
+	out, err := exec.Command(binary(t, name), append(args, "--help")...).CombinedOutput()
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for word := range strings.FieldsSeq(string(out)) {
+		if flag, ok := strings.CutPrefix(word, "--"); ok {
+			flag, _, _ = strings.Cut(strings.TrimPrefix(flag, "[no-]"), "=")
+			found[flag] = true
+		}
+	}
+	return found
+}
+
+func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
+	var patched struct {
+		Spec struct {
+			Args []struct{ Name string } `yaml:"additionalArgs"`
+		}
+	}
+	load(t, "kubernetes/components/patched-prometheus/prometheus.yaml", &patched)
+	require.NotEmpty(t, patched.Spec.Args)
+	known := flags(t, "prometheus")
+	for _, a := range patched.Spec.Args {
+		require.True(t, known[a.Name], a.Name)
+	}
+
+	var patch []struct {
+		Path  string
+		Value yaml.Node
+	}
+	load(t, "kubernetes/components/replay-probe/prometheus.yaml", &patch)
+	last := patch[len(patch)-1]
+	require.Equal(t, "/spec/initContainers", last.Path)
+	var sidecars []struct{ Args []string }
+	require.NoError(t, last.Value.Decode(&sidecars))
+	requireFlags(t, sidecars[0].Args)
+
+	var deployment struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct{ Args []string }
+				}
+			}
+		}
+	}
+	load(t, "kubernetes/guard/deployment.yaml", &deployment)
+	requireFlags(t, deployment.Spec.Template.Spec.Containers[0].Args)
+}
+
+// requireFlags holds arguments of promguard, a command first, to its help.
+func requireFlags(t *testing.T, args []string) {
+	t.Helper()
+	known := flags(t, "promguard", args[0])
+	for _, a := range args[1:] {
+		name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+		require.True(t, known[name], a)
+	}
+}
+
+func load(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(deployments + file)
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, into))
+}
+
+// startupProbe starts the sidecar that watches the Prometheus at an address.
+func startupProbe(t *testing.T, of, stalledAfter string) *server {
+	t.Helper()
+	address := freeAddress(t)
+	return start(t, address, "promguard", "startup-probe",
+		"--prometheus.url=http://"+of, "--web.listen-address="+address, "--stalled-after="+stalledAfter)
+}
+
+func TestTheStartupProbeWaitsUntilPrometheusIsReady(t *testing.T) {
+	data, address := clusterData(t), freeAddress(t)
+	probe := startupProbe(t, address, "10m")
+	answers := make(chan int, 1)
+	go func() {
+		if resp, err := http.Get(probe.url + "/startup"); err == nil {
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}
+		close(answers)
+	}()
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
+	start(t, address, "prometheus", "--config.file="+config, "--storage.tsdb.path="+data, "--web.listen-address="+address)
+	require.Equal(t, http.StatusOK, <-answers)
+}
+
+func TestTheStartupProbeFailsWhenPrometheusDoesNothing(t *testing.T) {
+	a := get(t, startupProbe(t, freeAddress(t), "1s").url+"/startup")
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	require.Contains(t, a.body, "no progress for")
+}

@@ -1,0 +1,130 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func patchedPrometheus(t *testing.T, dir string) *monitoringv1.Prometheus {
+	t.Helper()
+	for _, object := range decode(t, build(t, kubernetes+dir)) {
+		if p, ok := object.(*monitoringv1.Prometheus); ok {
+			return p
+		}
+	}
+	t.Fatal("no Prometheus")
+	return nil
+}
+
+// operatorContainer is what of the container prometheus the operator makes matters
+// to the merge: the probes as in its BuildProbes.
+func operatorContainer() corev1.Container {
+	get := func(path string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("web")}}
+	}
+	return corev1.Container{
+		Name:           "prometheus",
+		Ports:          []corev1.ContainerPort{{Name: "web", ContainerPort: 9090}},
+		StartupProbe:   &corev1.Probe{ProbeHandler: get("/-/ready"), TimeoutSeconds: 3, PeriodSeconds: 15, FailureThreshold: 60},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/-/ready"), TimeoutSeconds: 3, PeriodSeconds: 5, FailureThreshold: 3},
+		LivenessProbe:  &corev1.Probe{ProbeHandler: get("/-/healthy"), TimeoutSeconds: 3, PeriodSeconds: 5, FailureThreshold: 6},
+	}
+}
+
+// merge does what the operator does with spec.containers: both sides pass through
+// the Go type, so that null, by which a patch would delete, cannot be said.
+func merge(t *testing.T, base, patch corev1.Container) corev1.Container {
+	t.Helper()
+	b, err := json.Marshal(base)
+	require.NoError(t, err)
+	p, err := json.Marshal(patch)
+	require.NoError(t, err)
+	merged, err := strategicpatch.StrategicMergePatch(b, p, corev1.Container{})
+	require.NoError(t, err)
+	var out corev1.Container
+	require.NoError(t, json.Unmarshal(merged, &out))
+	return out
+}
+
+func TestNoReplayIsCutOffByTheStartupProbe(t *testing.T) {
+	for _, dir := range []string{"prometheus", "testdata/overlay"} {
+		patch := patchedPrometheus(t, dir).Spec.Containers
+		require.Len(t, patch, 1)
+		c := merge(t, operatorContainer(), patch[0])
+
+		require.Equal(t, "/-/healthy", c.StartupProbe.HTTPGet.Path, "answered while the WAL is replayed")
+		require.Equal(t, "/-/healthy", c.LivenessProbe.HTTPGet.Path)
+		require.Equal(t, "/-/ready", c.ReadinessProbe.HTTPGet.Path, "no reader gets there before the replay is over")
+		for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+			require.Equal(t, 1, handlers(p))
+			requireContainerPort(t, c, p.HTTPGet.Port, "probe")
+		}
+	}
+}
+
+func TestTheProbeByProgressAsksTheSidecar(t *testing.T) {
+	p := patchedPrometheus(t, "testdata/replay-probe")
+	probe := merge(t, operatorContainer(), p.Spec.Containers[0]).StartupProbe
+	require.Equal(t, 1, handlers(probe))
+
+	require.Len(t, p.Spec.InitContainers, 1)
+	sidecar := p.Spec.InitContainers[0]
+	require.Equal(t, corev1.ContainerRestartPolicyAlways, *sidecar.RestartPolicy)
+	requireContainerPort(t, sidecar, probe.HTTPGet.Port, "startup probe")
+	require.Equal(t, guardContainer(t, build(t, kubernetes+"guard")).Image, sidecar.Image)
+}
+
+// That is why the probe by progress is one over HTTP.
+func TestTheOperatorCannotTurnItsStartupProbeIntoACommand(t *testing.T) {
+	patch := corev1.Container{Name: "prometheus", StartupProbe: &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
+	}}
+	require.Equal(t, 2, handlers(merge(t, operatorContainer(), patch).StartupProbe))
+}
+
+func TestVersionsAreThoseOfTheRelease(t *testing.T) {
+	tag, release := upstream(t, "tag"), upstream(t, "release")
+	p := patchedPrometheus(t, "prometheus")
+	require.Equal(t, strings.TrimPrefix(tag, "v"), p.Spec.Version)
+	require.Empty(t, validation.IsValidLabelValue(p.Spec.Version), "the operator makes a label of it")
+	require.Equal(t, "ghcr.io/promguard/prometheus:"+tag+"-"+release, *p.Spec.Image)
+	require.Equal(t, "ghcr.io/promguard/promguard:"+tag+"-"+release, guardContainer(t, build(t, kubernetes+"guard")).Image)
+}
+
+// upstream returns a field of prometheus-patches/UPSTREAM.
+func upstream(t *testing.T, key string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../prometheus-patches/UPSTREAM")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			return f[1]
+		}
+	}
+	t.Fatalf("no %s in\n%s", key, text)
+	return ""
+}
+
+func guardContainer(t *testing.T, stream []byte) corev1.Container {
+	t.Helper()
+	for _, object := range decode(t, stream) {
+		if d, ok := object.(*appsv1.Deployment); ok && d.Name == "promguard" {
+			return d.Spec.Template.Spec.Containers[0]
+		}
+	}
+	t.Fatal("no Deployment promguard")
+	return corev1.Container{}
+}
