@@ -50,15 +50,24 @@ func execute(args []string, stdout io.Writer) error {
 	run.Flag("clients", "Connections.").Default("8").IntVar(&o.clients)
 	run.Flag("duration", "Length of each measurement.").Default("1s").DurationVar(&o.duration)
 	run.Flag("prom-label-proxy", "Binary to compare with.").StringVar(&o.labelProxy)
+	var so streamOptions
+	st := app.Command("stream", "Measure how fast long answers pass.")
+	st.Flag("count", "Rounds.").Default("5").IntVar(&so.count)
+	st.Flag("bytes", "Length of an answer.").Default("1073741824").Int64Var(&so.bytes)
+	st.Flag("body", "What the answer holds: matrix, histograms, vector, series or values; all of them by default. Can be given more than once.").
+		Default("matrix", "histograms", "vector", "series", "values").EnumsVar(&so.bodies, "matrix", "histograms", "vector", "series", "values")
 	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
-	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard")
+	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard", "guard-truncate")
 	serve.Flag("upstream", "URL of the server behind.").StringVar(&o.upstream)
 	command, err := app.Parse(args)
 	if err != nil {
 		return err
 	}
-	if command == serve.FullCommand() {
+	switch command {
+	case serve.FullCommand():
 		return serveTarget(o.kind, o.upstream)
+	case st.FullCommand():
+		return measureStream(so, stdout)
 	}
 	return measure(o, stdout)
 }
@@ -74,13 +83,17 @@ func measure(o options, stdout io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "goos: %s\ngoarch: %s\npkg: github.com/promguard/promguard/bench/proxy\n", goos, goarch)
+	writeHeader(stdout)
 	for range o.count {
 		if err := round(o, targets, stdout); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func writeHeader(w io.Writer) {
+	fmt.Fprintf(w, "goos: %s\ngoarch: %s\npkg: github.com/promguard/promguard/bench/proxy\n", goos, goarch)
 }
 
 // result is what a round says of a target.
@@ -203,6 +216,7 @@ func inParallel(n int, do func(i int) error) error {
 type usage struct {
 	Mallocs, Bytes uint64
 	CPU            time.Duration
+	PeakRSS        uint64 // bytes
 }
 
 func (t *target) usage() (u usage, err error) {

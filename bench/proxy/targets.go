@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,7 +46,10 @@ limits:
   topk: {mode: enforce}
   metadata_range: {mode: enforce}
   results: {mode: enforce, query: {default: 1000, max: 10000}}
-  response_bytes: {mode: enforce}
+  response_bytes:
+    mode: enforce
+    query: {max: 17179869184, truncate: false}
+    metadata: {max: 17179869184, truncate: false}
 admission: {max: 100, tenant_max: 50}
 identity: {peers: [127.0.0.0/8]}
 rules:
@@ -67,6 +71,11 @@ type target struct {
 
 // startTargets starts the server and what stands in front of it.
 func startTargets(labelProxy string) (targets []*target, stop func(), err error) {
+	return startKinds(labelProxy, "server", "bare", "guard")
+}
+
+// startKinds starts the server, which is the first of kinds, and others in front.
+func startKinds(labelProxy string, kinds ...string) (targets []*target, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
@@ -78,7 +87,7 @@ func startTargets(labelProxy string) (targets []*target, stop func(), err error)
 		return nil, stop, err
 	}
 	server := ""
-	for _, kind := range []string{"server", "bare", "guard"} {
+	for _, kind := range kinds {
 		address, stopOne, err := startSelf(self, kind, server)
 		if err != nil {
 			return nil, stop, fmt.Errorf("%s: %w", kind, err)
@@ -189,6 +198,11 @@ func serveTarget(kind, upstream string) error {
 func newHandler(kind, upstream string) (http.Handler, error) {
 	if kind == "server" {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if body, size, long := strings.Cut(r.Header.Get(longHeader), " "); long {
+				n, _ := strconv.ParseInt(size, 10, 64) // 0 is the shortest.
+				writeLong(w, body, n)
+				return
+			}
 			if r.FormValue("query") == "" {
 				http.Error(w, "no query", http.StatusBadRequest)
 				return
@@ -208,7 +222,11 @@ func newHandler(kind, upstream string) (http.Handler, error) {
 			BufferPool: &bufferPool{}, // Otherwise buffers are most of what it costs.
 		}, nil
 	}
-	c, err := config.Parse([]byte(policy))
+	text := policy
+	if kind == "guard-truncate" {
+		text = strings.ReplaceAll(policy, "truncate: false", "truncate: true")
+	}
+	c, err := config.Parse([]byte(text))
 	if err != nil {
 		return nil, err
 	}
@@ -240,5 +258,13 @@ func writeUsage(w io.Writer) {
 	runtime.ReadMemStats(&m)
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // Fails for no process of its own.
 	cpu := time.Duration(syscall.TimevalToNsec(r.Utime) + syscall.TimevalToNsec(r.Stime))
-	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu})
+	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu, peakRSS(&r)})
+}
+
+// peakRSS returns the most memory that the process ever had resident, in bytes.
+func peakRSS(r *syscall.Rusage) uint64 {
+	if goos == "darwin" {
+		return uint64(r.Maxrss)
+	}
+	return uint64(r.Maxrss) << 10
 }

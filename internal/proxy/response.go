@@ -48,4 +48,15 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// breakOff sends the headers of an answer that will not be whole, unless they are
+// sent. Without them, a client would take its connection for one that had been
+// closed before, and send the request again.
+func (w *responseWriter) breakOff() {
+	if w.code == 0 || w.code == statusClientGone {
+		return
+	}
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall)) // As in Write.
+	_ = w.control.Flush()                                   // An error means that the client is gone.
+}
+
 func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDeadline(t) }

@@ -1,0 +1,151 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import "bytes"
+
+// The bytes of JSON that outside can look for.
+const (
+	openBrace = iota
+	closeBrace
+	openBracket
+	closeBracket
+	backslash
+	quote
+
+	numStructural
+)
+
+const structural = `{}[]\"`
+
+// outside finds bytes that stand outside of strings in JSON that comes in pieces.
+// It runs over a piece once for each byte that it looks for, and once to count
+// quotes, many bytes at a time: where such bytes are rare, that is far faster than
+// to look at each byte. In JSON that is not valid, it finds something.
+type outside struct {
+	inString bool // at the place up to which it has looked
+	escaped  bool // the byte there belongs to a backslash before it
+
+	piece []byte
+	// next is where the next of each byte is, or a place that is passed if that
+	// is not known. No byte is looked for twice in the same place.
+	next [numStructural]int
+}
+
+// start goes on with the next piece.
+func (o *outside) start(piece []byte) {
+	o.piece = piece
+	for i := range o.next {
+		o.next[i] = -1
+	}
+}
+
+// nest is an object or array: only brackets of its own kind count.
+type nest struct{ open, shut, depth int }
+
+// nestEnd returns the place behind the end of the nest that i is in, or the length
+// of the piece while its depth is more than 0.
+func (o *outside) nestEnd(i int, n *nest) int {
+	for i = o.unescape(i); i < len(o.piece); {
+		esc, open, shut := o.index(backslash, i), o.index(n.open, i), o.index(n.shut, i)
+		at := min(esc, open, shut)
+		o.countQuotes(i, at)
+		switch {
+		case at == len(o.piece):
+			return at
+		case at == esc:
+			i = o.escape(at)
+			continue
+		case o.inString:
+		case at == open:
+			n.depth++
+		default:
+			if n.depth--; n.depth == 0 {
+				return at + 1
+			}
+		}
+		i = at + 1
+	}
+	return i
+}
+
+// listEnd returns the first place from i on, of those in no string, where the list
+// around ends or another list or an object begins, or the length of the piece.
+func (o *outside) listEnd(i int) int {
+	for i = o.unescape(i); i < len(o.piece); {
+		esc := o.index(backslash, i)
+		at := min(esc, o.index(closeBracket, i), o.index(openBracket, i), o.index(openBrace, i))
+		o.countQuotes(i, at)
+		switch {
+		case at == len(o.piece):
+			return at
+		case at == esc:
+			i = o.escape(at)
+		case !o.inString:
+			return at
+		default:
+			i = at + 1
+		}
+	}
+	return i
+}
+
+// stringEnd returns the place behind the end of the string that i is in, or the
+// length of the piece while inString is set.
+func (o *outside) stringEnd(i int) int {
+	for i = o.unescape(i); i < len(o.piece); {
+		end := o.index(quote, i)
+		if esc := o.index(backslash, i); esc < end {
+			i = o.escape(esc)
+			continue
+		}
+		if end < len(o.piece) {
+			o.inString = false
+			end++
+		}
+		return end
+	}
+	return i
+}
+
+func (o *outside) countQuotes(from, to int) {
+	if from < to && bytes.Count(o.piece[from:to], quotes)%2 == 1 {
+		o.inString = !o.inString
+	}
+}
+
+var quotes = []byte{'"'}
+
+// escape returns the place behind the backslash at i and what belongs to it.
+func (o *outside) escape(i int) int {
+	if i+1 == len(o.piece) {
+		o.escaped = true
+		return i + 1
+	}
+	return i + 2
+}
+
+func (o *outside) unescape(i int) int {
+	if o.escaped && i < len(o.piece) {
+		o.escaped = false
+		i++
+	}
+	return i
+}
+
+// index returns where byte b is next.
+func (o *outside) index(b, i int) int {
+	if o.next[b] < i {
+		o.look(b, i)
+	}
+	return o.next[b]
+}
+
+func (o *outside) look(b, i int) {
+	n := bytes.IndexByte(o.piece[i:], structural[b])
+	if n < 0 {
+		n = len(o.piece) - i
+	}
+	o.next[b] = i + n
+}
