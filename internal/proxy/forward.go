@@ -124,10 +124,11 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 }
 
 // droppedHeaders describe the client's message rather than the outgoing one, ask
-// for another protocol or method, carry a token that is not for the server, or
-// let the transport send a query twice.
+// for another protocol or method or for a part of the answer, carry a token that
+// is not for the server, or let the transport send a query twice.
 var droppedHeaders = []string{
-	"Content-Encoding", "Content-Type", "Connection", "Expect", "Http2-Settings", "Upgrade",
+	"Content-Encoding", "Content-Type", "Connection", "Expect", "Http2-Settings", "Te", "Upgrade",
+	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range",
 	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
 	"Idempotency-Key", "X-Idempotency-Key", "X-Grafana-Id",
 }
