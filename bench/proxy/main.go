@@ -56,8 +56,16 @@ func execute(args []string, stdout io.Writer) error {
 	st.Flag("bytes", "Length of an answer.").Default("1073741824").Int64Var(&so.bytes)
 	st.Flag("body", "What the answer holds: matrix, histograms, vector, series or values; all of them by default. Can be given more than once.").
 		Default("matrix", "histograms", "vector", "series", "values").EnumsVar(&so.bodies, "matrix", "histograms", "vector", "series", "values")
+	var co crowdOptions
+	cr := app.Command("crowd", "Measure how long requests take among many idle and slow clients.")
+	cr.Flag("count", "Rounds.").Default("6").IntVar(&co.count)
+	cr.Flag("clients", "Connections of the requests that are measured.").Default("8").IntVar(&co.clients)
+	cr.Flag("rate", "Those requests, per second.").Default("500").Float64Var(&co.rate)
+	cr.Flag("duration", "Length of each measurement.").Default("2s").DurationVar(&co.duration)
+	cr.Flag("idle", "Idle connections.").Default("5000").IntVar(&co.idle)
+	cr.Flag("slow", "Clients that read 8 KiB of a long answer per second.").Default("500").IntVar(&co.slow)
 	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
-	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard", "guard-truncate")
+	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard", "guard-truncate", "guard-open")
 	serve.Flag("upstream", "URL of the server behind.").StringVar(&o.upstream)
 	command, err := app.Parse(args)
 	if err != nil {
@@ -68,6 +76,8 @@ func execute(args []string, stdout io.Writer) error {
 		return serveTarget(o.kind, o.upstream)
 	case st.FullCommand():
 		return measureStream(so, stdout)
+	case cr.FullCommand():
+		return measureCrowd(co, stdout)
 	}
 	return measure(o, stdout)
 }
@@ -216,7 +226,8 @@ func inParallel(n int, do func(i int) error) error {
 type usage struct {
 	Mallocs, Bytes uint64
 	CPU            time.Duration
-	PeakRSS        uint64 // bytes
+	RSS, PeakRSS   uint64 // bytes
+	Connections    int    // that clients have
 }
 
 func (t *target) usage() (u usage, err error) {

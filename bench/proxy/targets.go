@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ const goos, goarch = runtime.GOOS, runtime.GOARCH
 // answer is a small matrix.
 var answer = `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(`{"metric":{"job":"api"},"values":[[1700000000,"1"]]},`, 20) +
 	`{"metric":{"job":"web"},"values":[[1700000000,"1"]]}]}}`
+
+const admissionPolicy = "admission: {max: 100, tenant_max: 50}"
 
 // policy has every limit on, and rules to go through.
 const policy = `
@@ -50,7 +53,7 @@ limits:
     mode: enforce
     query: {max: 17179869184, truncate: false}
     metadata: {max: 17179869184, truncate: false}
-admission: {max: 100, tenant_max: 50}
+` + admissionPolicy + `
 identity: {peers: [127.0.0.0/8]}
 rules:
   - name: deny-a-query
@@ -186,13 +189,28 @@ func serveTarget(kind, upstream string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/usage" {
-			writeUsage(w)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	}))
+	srv := &http.Server{
+		ConnState: countConnection,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/usage" {
+				writeUsage(w)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		}),
+	}
+	return srv.Serve(l)
+}
+
+var connections atomic.Int64
+
+func countConnection(_ net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		connections.Add(-1)
+	}
 }
 
 func newHandler(kind, upstream string) (http.Handler, error) {
@@ -223,8 +241,11 @@ func newHandler(kind, upstream string) (http.Handler, error) {
 		}, nil
 	}
 	text := policy
-	if kind == "guard-truncate" {
+	switch kind {
+	case "guard-truncate":
 		text = strings.ReplaceAll(policy, "truncate: false", "truncate: true")
+	case "guard-open":
+		text = strings.ReplaceAll(policy, admissionPolicy, "")
 	}
 	c, err := config.Parse([]byte(text))
 	if err != nil {
@@ -258,7 +279,7 @@ func writeUsage(w io.Writer) {
 	runtime.ReadMemStats(&m)
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // Fails for no process of its own.
 	cpu := time.Duration(syscall.TimevalToNsec(r.Utime) + syscall.TimevalToNsec(r.Stime))
-	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu, peakRSS(&r)})
+	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu, rss(), peakRSS(&r), int(connections.Load())})
 }
 
 // peakRSS returns the most memory that the process ever had resident, in bytes.
@@ -267,4 +288,18 @@ func peakRSS(r *syscall.Rusage) uint64 {
 		return uint64(r.Maxrss)
 	}
 	return uint64(r.Maxrss) << 10
+}
+
+// rss returns the memory that the process has resident, in bytes; 0 where the
+// system does not say.
+func rss() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident uint64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * uint64(os.Getpagesize())
 }
