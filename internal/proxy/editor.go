@@ -53,9 +53,20 @@ type editor struct {
 
 	truncates, inList, truncated bool
 	// loose is set if the entry, or many short ones, are sent as they come; many
-	// if nothing but the end of the list is looked for.
-	loose, many bool
+	// if nothing but the end of the list is looked for; byObject if that would
+	// take longer than to go from object to object.
+	loose, many, byObject bool
+	place                 place // for resync
 }
+
+// place is what comes before, in the list or an object in it.
+type place int
+
+const (
+	elsewhere place = iota
+	behindComma
+	behindText // that follows a comma: a key or an entry
+)
 
 // step looks at the chunk from i on, and returns where it went to. It goes on
 // with another one by setting next.
@@ -246,6 +257,8 @@ func (e *editor) firstEntry(i int) int {
 	}
 	e.send(i)
 	e.inList, e.loose, e.next = true, e.far(), (*editor).entry
+	rest := e.chunk[i:]
+	e.byObject = c == '{' && bytes.Count(rest, []byte{'['}) > bytes.Count(rest, []byte{'{'})
 	return i
 }
 
@@ -257,10 +270,10 @@ func (e *editor) entry(i int) int {
 		return i + 1
 	case c == ']':
 		return e.endList(i)
-	case e.loose && c == '{':
+	case e.loose && e.byObject && c == '{':
 		return e.manyObjects(i)
-	case e.loose && c != '[':
-		e.many, e.next = true, (*editor).manyEntries
+	case e.loose && !e.byObject:
+		e.many, e.next, e.nest = true, (*editor).manyEntries, nest{openBracket, closeBracket, 1}
 		return i
 	}
 	return e.skip(i)
@@ -281,8 +294,6 @@ func (e *editor) manyObjects(i int) int {
 	}
 }
 
-// behindEntry is behind the value of an entry, or after endMany anywhere in one
-// that is in no string.
 func (e *editor) behindEntry(i int) int {
 	switch e.chunk[i] {
 	case ',':
@@ -290,31 +301,59 @@ func (e *editor) behindEntry(i int) int {
 		e.next = (*editor).entry
 	case ']':
 		return e.endList(i)
-	case '"', '{', '[':
-		return e.skip(i)
 	}
 	return i + 1
 }
 
-// manyEntries goes on until the end of the list, or to the next object or array.
+// manyEntries goes on until the end of the list.
 func (e *editor) manyEntries(i int) int {
-	at := e.outside.listEnd(i)
-	if at == len(e.chunk) {
-		return at
+	i = e.outside.nestEnd(i, &e.nest)
+	if e.nest.depth > 0 {
+		return i
 	}
-	e.many, e.behind = false, (*editor).behindEntry
-	if e.chunk[at] == ']' {
-		return e.endList(at)
-	}
-	return e.skip(at)
+	e.many = false
+	return e.endList(i - 1)
 }
 
-// endMany goes on with single entries, in the middle of one.
+// endMany goes on with single entries, from anywhere in one.
 func (e *editor) endMany() {
-	e.many, e.behind, e.next = false, (*editor).behindEntry, (*editor).behindEntry
-	if e.outside.inString {
+	e.many, e.behind, e.next, e.place = false, (*editor).resync, (*editor).resync, elsewhere
+	switch e.nest.depth--; {
+	case e.nest.depth > 0:
+		e.next = (*editor).nested
+	case e.outside.inString:
 		e.next = (*editor).inText
 	}
+}
+
+// resync finds an entry. It is in no string and in no list but that of entries,
+// but in objects perhaps: there, a comma is followed by a text and a colon.
+func (e *editor) resync(i int) int {
+	before := e.place
+	switch c := e.chunk[i]; {
+	case isSpace(c):
+		return i + 1
+	case c == ']':
+		return e.endList(i)
+	case c == ',' && before == behindText:
+		e.next = (*editor).behindEntry
+		return i
+	case c == ',':
+		e.place = behindComma
+		return i + 1
+	case c == ':' || c == '}':
+	case before == behindComma && c == '"':
+		e.place = behindText
+		return e.skip(i)
+	case before == behindComma: // No key, and so an entry.
+		e.behind = (*editor).behindEntry
+		return e.skip(i)
+	case c == '"' || c == '[':
+		e.place = elsewhere
+		return e.skip(i)
+	}
+	e.place = elsewhere
+	return i + 1
 }
 
 // endEntry sends or drops the entry that ends before i.

@@ -70,27 +70,6 @@ func (o *outside) nestEnd(i int, n *nest) int {
 	return i
 }
 
-// listEnd returns the first place from i on, of those in no string, where the list
-// around ends or another list or an object begins, or the length of the piece.
-func (o *outside) listEnd(i int) int {
-	for i = o.unescape(i); i < len(o.piece); {
-		esc := o.index(backslash, i)
-		at := min(esc, o.index(closeBracket, i), o.index(openBracket, i), o.index(openBrace, i))
-		o.countQuotes(i, at)
-		switch {
-		case at == len(o.piece):
-			return at
-		case at == esc:
-			i = o.escape(at)
-		case !o.inString:
-			return at
-		default:
-			i = at + 1
-		}
-	}
-	return i
-}
-
 // stringEnd returns the place behind the end of the string that i is in, or the
 // length of the piece while inString is set.
 func (o *outside) stringEnd(i int) int {

@@ -156,7 +156,10 @@ func TestListThatDoesNotEndIsEnded(t *testing.T) {
 func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 	list := `{"data":["` + strings.Repeat(`],[\\","{},\"","`, 3000) + `"],"infos":["i"]}`
 	mixed := `{"data":["a",{"b":[",]"]},1,[",",["]"]],` + strings.Repeat(`"x",true,{"a":"}"},[1,"]"],`, 1500) + `"end"],"infos":["i"]}`
-	for name, body := range map[string]string{"series": matrix(1000), "texts": list, "mixed": mixed} {
+	vector := `{"data":{"resultType":"vector","result":[` + strings.Repeat(`{"metric":{"a":"},{\"b\":[","c":","},"value":[1,"],{"]},`, 1500) + `{}]}}`
+	series := `{"data":[` + strings.Repeat(`{"a":"b","c":"]},{","d":"\\"},`, 2500) + `{"z":""}],"infos":["i"]}`
+	lists := `{"data":[` + strings.Repeat(`{"a":"b","c":"d","e":{"f":"g","h":1,"i":{}}},["x",["y"]],"z","}",-1,null,`, 1000) + `0]}`
+	for name, body := range map[string]string{"matrix": matrix(1000), "texts": list, "mixed": mixed, "vector": vector, "series": series, "lists": lists} {
 		t.Run(name, func(t *testing.T) {
 			for limit := len(body) / 2; limit < len(body)+3*tailBytes; limit += 1009 {
 				for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader, "half": iotest.HalfReader} {
