@@ -179,7 +179,9 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 	}
 	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res)
 	if enforce && l.Max > 0 && !plain {
-		return errEncoded
+		if plain = decode(res); !plain {
+			return errEncoded
+		}
 	}
 	limit := l.WireMax
 	if l.Max > 0 && (limit == 0 || l.Max < limit) {

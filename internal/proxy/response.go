@@ -4,7 +4,9 @@
 package proxy
 
 import (
+	"compress/gzip"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -60,3 +62,21 @@ func (w *responseWriter) breakOff() {
 }
 
 func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDeadline(t) }
+
+// decode takes the compression off an answer, so that its bytes can be counted,
+// and reports whether it could. A server does not compress what it was asked not
+// to, but something in front of it may.
+func decode(res *http.Response) bool {
+	if !strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") || len(res.Header["Content-Encoding"]) > 1 {
+		return false
+	}
+	plain, err := gzip.NewReader(res.Body)
+	if err != nil {
+		return false
+	}
+	res.Body = readCloser{plain, res.Body}
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	return true
+}

@@ -6,6 +6,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -161,7 +162,7 @@ func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 	lists := `{"data":[` + strings.Repeat(`{"a":"b","c":"d","e":{"f":"g","h":1,"i":{}}},["x",["y"]],"z","}",-1,null,`, 1000) + `0]}`
 	for name, body := range map[string]string{"matrix": matrix(1000), "texts": list, "mixed": mixed, "vector": vector, "series": series, "lists": lists} {
 		t.Run(name, func(t *testing.T) {
-			for limit := len(body) / 2; limit < len(body)+3*tailBytes; limit += 1009 {
+			for limit := len(body) / 2; limit < len(body)+3*tailBytes; limit += 6007 {
 				for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader, "half": iotest.HalfReader} {
 					want, wantExceeded, err := truncated(body, int64(limit), defaultMaxHeld, whole)
 					require.NoError(t, err)
@@ -191,7 +192,7 @@ func TestEntryThatIsLargerThanWhatIsHeldBreaksTheAnswerOff(t *testing.T) {
 func FuzzTruncate(f *testing.F) {
 	for _, seed := range []string{
 		matrix(5), `{"data":["a","b"]}`, `{"data":{"result":[1,"2"]}}`, `{"data":{"result":[{}, {}]}}`, `[1]`, `{"data":[[[]],{}]} `, `{"data":{"data":[1]}}`,
-		`{"data":["\"],",{"a":"}\\"},[[",]"]],null , -1e5]}`, `{"warnings":["w"],"data":[1,2]}`, `{"data":[1,2],"warnings":[ ]}`, `{"data":{"result":[{"a":[{}]},{"b":"{"}],"x":[1]},"warnings":null}`,
+		`{"data":["\"],",{"a":"}\\"},[[",]"]],null , -1e5]}`, `{"warnings":["w"],"data":[1,2]}`, `{"data":[{"a":"b","c":"]},{"},{"d":["e"]},["x",["y"]],"z",null,{"e":{"f":1}},"}"]}`, `{"data":[1,2],"warnings":[ ]}`, `{"data":{"result":[{"a":[{}]},{"b":"{"}],"x":[1]},"warnings":null}`,
 	} {
 		f.Add(seed, int64(60), int64(20))
 		f.Add(seed, int64(len(seed)), int64(1))
@@ -264,8 +265,18 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 		if r.FormValue("time") == "" {
 			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		}
-		if r.FormValue("time") == "3" {
+		switch r.FormValue("time") {
+		case "3":
 			w.Header().Set("Content-Encoding", "gzip") // Or so it says.
+		case "4", "5":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			defer z.Close()
+			if r.FormValue("time") == "4" {
+				body = matrix(10)
+			}
+			io.WriteString(z, body)
+			return
 		}
 		io.WriteString(w, body)
 	})
@@ -292,13 +303,19 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	a = g.get(t, "/api/v1/query?query=up&time=3")
 	require.Equal(t, 503, a.code, "what it is when decoded nobody knows")
 	requireEnvelope(t, a, typeUnavailable, "compressed an answer", "response_bytes")
+	require.Equal(t, matrix(10), g.get(t, "/api/v1/query?query=up&time=4").body, "decoded")
+	res, err = g.Client().Get(g.URL + "/api/v1/query?query=up&time=5")
+	require.NoError(t, err)
+	_, err = io.ReadAll(res.Body)
+	res.Body.Close()
+	require.Error(t, err, "what counts are the decoded bytes")
 	require.Equal(t, 422, g.get(t, "/api/v1/rules").code)
 	a = g.get(t, "/api/v1/labels")
 	require.Equal(t, 200, a.code)
 	require.LessOrEqual(t, len(a.body), 100_000)
 	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 100000 bytes allowed and was truncated.`)
-	require.Equal(t, 4.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
-	require.Equal(t, []string{"identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
+	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
+	require.Equal(t, []string{"identity", "identity", "identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
 
 	g = newGuard(t, upstream.URL, func(o *querylimit.Options) {
 		limits(querylimit.ModeEnforce)(o)
