@@ -81,10 +81,10 @@ UPSTREAM_PACKAGES ?= ./tsdb/... ./storage/... ./web/... ./promql/... ./scrape/..
 test-upstream: patches-apply
 	cd $(TREE) && GOWORK=off go test -short -timeout 60m $(UPSTREAM_PACKAGES)
 
-## test-fuzz: every fuzzer for FUZZTIME each
+## test-fuzz: every fuzzer, of this module and of the patched Prometheus, for FUZZTIME each
 .PHONY: test-fuzz
 FUZZTIME ?= 10m
-test-fuzz:
+test-fuzz: patches-apply
 	./tools/fuzz.sh $(FUZZTIME)
 
 ## test-wal-fuzz: replay generated logs both ways, WAL_FUZZ_SEEDS of them from WAL_FUZZ_FIRST on, and compare the heads
