@@ -11,6 +11,11 @@
 // same query and another time range each, as a dashboard sends them. Throughput
 // is that of a closed loop; latency is taken at a fixed rate, half of what the
 // slowest target reached.
+//
+// The subcommand stream measures how fast long answers pass, with the bytes of
+// answers limited and with lists that would be truncated; crowd, how long small
+// requests take while thousands of other clients are idle or slow. Both tell the
+// memory that the process of a target takes.
 package main
 
 import (
