@@ -34,13 +34,13 @@ type editor struct {
 	maxHeld  int64
 	exceeded func() // called once
 
-	chunk      []byte
-	from       int   // of the chunk, nothing from here on is sent or dropped yet
-	kept       int   // so much of the front of the chunk is sent as it is
-	out        queue // is sent after that
-	held       queue // the beginning of an entry that is not whole yet
-	err        error // that ends the answer when out is empty
-	ended      bool  // nothing more is sent of what comes
+	chunk      []byte // of the reader's buffer, up to the end of the window
+	from       int    // nothing of the chunk from here on is sent or dropped yet
+	kept       int    // so much of the front of the chunk is sent as it is
+	out        queue  // is sent after that
+	held       queue  // the beginning of an entry that is not whole yet
+	err        error  // that ends the answer when out is empty
+	ended      bool   // nothing more is sent of what comes
 	next       step
 	outside    outside
 	level      int    // 1 in the envelope, 2 in its data
@@ -117,20 +117,27 @@ func (e *editor) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (e *editor) Close() error { return e.src.Close() }
 
-func (e *editor) edit(chunk []byte) {
-	e.chunk, e.from, e.kept = chunk, 0, 0
-	e.outside.start(chunk)
-	if e.many && !e.far() {
-		e.endMany()
+// window is how much is looked at in one go: each byte several times, and so no
+// more than the processor has at hand.
+const window = 16 << 10
+
+func (e *editor) edit(p []byte) {
+	e.from, e.kept = 0, 0
+	for i := 0; i < len(p) && !e.ended; {
+		e.chunk = p[:min(i+window, len(p))]
+		e.outside.start(e.chunk)
+		if e.many && !e.far() {
+			e.endMany()
+		}
+		for i < len(e.chunk) && !e.ended {
+			i = e.next(e, i)
+		}
+		e.endChunk()
 	}
-	for i := 0; i < len(chunk) && !e.ended; {
-		i = e.next(e, i)
-	}
-	e.endChunk()
 }
 
 // far reports whether the limit is so far away that entries need not be held.
-func (e *editor) far() bool { return e.left > e.maxHeld+int64(len(e.chunk)) }
+func (e *editor) far() bool { return e.left > e.maxHeld+window }
 
 // The steps through the envelope.
 
@@ -429,6 +436,7 @@ func (e *editor) emit(i int) {
 	e.from = i
 }
 
+// endChunk sends, drops or holds what is left of the chunk.
 func (e *editor) endChunk() {
 	n := len(e.chunk)
 	switch {
@@ -441,12 +449,13 @@ func (e *editor) endChunk() {
 	case e.loose:
 		e.sendLoose(n)
 	default:
-		_, _ = e.held.Write(e.chunk[e.from:])
+		_, _ = e.held.Write(e.chunk[e.from:]) // It never fails.
 		if size := int64(e.held.Len()); size >= e.left {
 			e.discard -= size
 			e.truncate()
 		}
 	}
+	e.from = n
 	if e.inList && e.truncated && e.discard < 0 && !e.ended {
 		e.closeEnvelope()
 	}

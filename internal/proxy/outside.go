@@ -47,12 +47,25 @@ type nest struct{ open, shut, depth int }
 // nestEnd returns the place behind the end of the nest that i is in, or the length
 // of the piece while its depth is more than 0.
 func (o *outside) nestEnd(i int, n *nest) int {
-	for i = o.unescape(i); i < len(o.piece); {
-		esc, open, shut := o.index(backslash, i), o.index(n.open, i), o.index(n.shut, i)
+	p := o.piece
+	esc, open, shut := o.next[backslash], o.next[n.open], o.next[n.shut]
+	defer func() { o.next[backslash], o.next[n.open], o.next[n.shut] = esc, open, shut }()
+	for i = o.unescape(i); i < len(p); {
+		if esc < i {
+			esc = next(p, i, '\\')
+		}
+		if open < i {
+			open = next(p, i, structural[n.open])
+		}
+		if shut < i {
+			shut = next(p, i, structural[n.shut])
+		}
 		at := min(esc, open, shut)
-		o.countQuotes(i, at)
+		if i < at && bytes.Count(p[i:at], quotes)%2 == 1 {
+			o.inString = !o.inString
+		}
 		switch {
-		case at == len(o.piece):
+		case at == len(p):
 			return at
 		case at == esc:
 			i = o.escape(at)
@@ -69,6 +82,8 @@ func (o *outside) nestEnd(i int, n *nest) int {
 	}
 	return i
 }
+
+var quotes = []byte{'"'}
 
 // stringEnd returns the place behind the end of the string that i is in, or the
 // length of the piece while inString is set.
@@ -87,14 +102,6 @@ func (o *outside) stringEnd(i int) int {
 	}
 	return i
 }
-
-func (o *outside) countQuotes(from, to int) {
-	if from < to && bytes.Count(o.piece[from:to], quotes)%2 == 1 {
-		o.inString = !o.inString
-	}
-}
-
-var quotes = []byte{'"'}
 
 // escape returns the place behind the backslash at i and what belongs to it.
 func (o *outside) escape(i int) int {
@@ -116,15 +123,15 @@ func (o *outside) unescape(i int) int {
 // index returns where byte b is next.
 func (o *outside) index(b, i int) int {
 	if o.next[b] < i {
-		o.look(b, i)
+		o.next[b] = next(o.piece, i, structural[b])
 	}
 	return o.next[b]
 }
 
-func (o *outside) look(b, i int) {
-	n := bytes.IndexByte(o.piece[i:], structural[b])
-	if n < 0 {
-		n = len(o.piece) - i
+// next returns where c is in p from i on, or the length of p.
+func next(p []byte, i int, c byte) int {
+	if n := bytes.IndexByte(p[i:], c); n >= 0 {
+		return i + n
 	}
-	o.next[b] = i + n
+	return len(p)
 }
