@@ -102,7 +102,7 @@ func (e *editor) Read(p []byte) (int, error) {
 		n, err := e.src.Read(p)
 		e.err = err
 		e.edit(p[:n])
-		if err == io.EOF && !e.ended { //nolint:errorlint // As io.Reader has it.
+		if err == io.EOF && !e.ended {
 			e.out.take(&e.held) // It was no JSON.
 		}
 		if e.kept > 0 {
@@ -325,7 +325,8 @@ func (e *editor) manyEntries(i int) int {
 // endMany goes on with single entries, from anywhere in one.
 func (e *editor) endMany() {
 	e.many, e.behind, e.next, e.place = false, (*editor).resync, (*editor).resync, elsewhere
-	switch e.nest.depth--; {
+	e.nest.depth--
+	switch {
 	case e.nest.depth > 0:
 		e.next = (*editor).nested
 	case e.outside.inString:

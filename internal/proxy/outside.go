@@ -74,7 +74,8 @@ func (o *outside) nestEnd(i int, n *nest) int {
 		case at == open:
 			n.depth++
 		default:
-			if n.depth--; n.depth == 0 {
+			n.depth--
+			if n.depth == 0 {
 				return at + 1
 			}
 		}

@@ -68,9 +68,11 @@ func (q *queue) take(from *queue) {
 
 // reset forgets all. It keeps the memory of one small block.
 func (q *queue) reset() {
-	var keep [][]byte
-	if len(q.blocks) > 0 && cap(q.blocks[0]) == firstBlock {
-		keep = append(q.blocks[:0], q.blocks[0][:0])
+	if len(q.blocks) == 0 || cap(q.blocks[0]) != firstBlock {
+		*q = queue{}
+		return
 	}
-	*q = queue{blocks: keep}
+	clear(q.blocks[1:])
+	q.blocks[0] = q.blocks[0][:0]
+	*q = queue{blocks: q.blocks[:1]}
 }

@@ -341,7 +341,7 @@ func TestAnswerWithItsWarningsInFrontIsNotTruncatedInSilence(t *testing.T) {
 	got, exceeded, err = truncated(warnings+`"data":["a"]}`, 10_000, defaultMaxHeld, whole)
 	require.NoError(t, err)
 	require.Zero(t, exceeded)
-	require.Equal(t, warnings+`"data":["a"]}`, got)
+	require.True(t, got == warnings+`"data":["a"]}`, got)
 }
 
 // The bodies are of about the same length; what differs is how many bytes of them
