@@ -50,7 +50,9 @@ func (o *outside) nestEnd(i int, n *nest) int {
 	p := o.piece
 	esc, open, shut := o.next[backslash], o.next[n.open], o.next[n.shut]
 	defer func() { o.next[backslash], o.next[n.open], o.next[n.shut] = esc, open, shut }()
-	for i = o.unescape(i); i < len(p); {
+	i = o.unescape(i)
+	counted := i // The quotes before are.
+	for i < len(p) {
 		if esc < i {
 			esc = next(p, i, '\\')
 		}
@@ -61,7 +63,15 @@ func (o *outside) nestEnd(i int, n *nest) int {
 			shut = next(p, i, structural[n.shut])
 		}
 		at := min(esc, open, shut)
-		if i < at && bytes.Count(p[i:at], quotes)%2 == 1 {
+		if at == open && shut < esc && shut-open < pairBytes {
+			open = next(p, at+1, structural[n.open])
+			if shut < open && bytes.Count(p[at:shut], quotes)%2 == 0 {
+				i = shut + 1 // Both are in strings or neither is, and so they do not matter.
+				continue
+			}
+			open = at
+		}
+		if counted < at && bytes.Count(p[counted:at], quotes)%2 == 1 {
 			o.inString = !o.inString
 		}
 		switch {
@@ -69,6 +79,7 @@ func (o *outside) nestEnd(i int, n *nest) int {
 			return at
 		case at == esc:
 			i = o.escape(at)
+			counted = i
 			continue
 		case o.inString:
 		case at == open:
@@ -80,9 +91,17 @@ func (o *outside) nestEnd(i int, n *nest) int {
 			}
 		}
 		i = at + 1
+		counted = i
+	}
+	if counted < len(p) && bytes.Count(p[counted:], quotes)%2 == 1 {
+		o.inString = !o.inString
 	}
 	return i
 }
+
+// pairBytes is how long a pair of brackets may be for its quotes to be counted on
+// their own.
+const pairBytes = 64
 
 var quotes = []byte{'"'}
 
