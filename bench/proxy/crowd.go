@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,6 +57,9 @@ func measureAmong(o crowdOptions, t *target, name string, idle, slow int, stdout
 	if err != nil {
 		return err
 	}
+	if err := settle(t); err != nil {
+		return err
+	}
 	var r result
 	if err := atRate(t, o.clients, o.rate, o.duration, &r); err != nil {
 		return err
@@ -102,6 +106,27 @@ func gather(t *target, idle, slow int) (leave func(), err error) {
 		}
 	}
 	return leave, nil
+}
+
+// settle waits until the buffers on the way to slow clients are full, and what
+// connecting took is over.
+func settle(t *target) error {
+	for range 100 {
+		before, err := t.usage()
+		if err != nil {
+			return err
+		}
+		const pause = 200 * time.Millisecond
+		time.Sleep(pause)
+		after, err := t.usage()
+		if err != nil {
+			return err
+		}
+		if after.CPU-before.CPU < pause/4 {
+			return nil
+		}
+	}
+	return errors.New("the guard is busy with clients that take their answers slowly")
 }
 
 // askOnce leaves the connection idle.

@@ -56,7 +56,7 @@ type editor struct {
 	// if nothing but the end of the list is looked for; byObject if that would
 	// take longer than to go from object to object.
 	loose, many, byObject bool
-	place                 place // for resync
+	place                 place // what resync has seen last
 }
 
 // place is what comes before, in the list or an object in it.
