@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -328,6 +329,31 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
 	require.Equal(t, matrix(4000), g.get(t, "/api/v1/labels").body)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
+}
+
+func TestAnswerThatIsBrokenOffAtOnceIsNotAskedForAgain(t *testing.T) {
+	var requests atomic.Int32
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		if r.FormValue("query") == "up" {
+			io.WriteString(w, matrix(2))
+			return
+		}
+		_ = http.NewResponseController(w).Flush() // Its length is not known beforehand.
+		io.WriteString(w, matrix(100))
+	})
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		o.Responses.Mode = querylimit.ModeEnforce
+		o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 1000}
+	})
+	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up").code, "the connection is used again")
+	res, err := g.Client().Get(g.URL + "/api/v1/query?query=down")
+	require.NoError(t, err, "the headers come, or the client would take the connection for a stale one")
+	defer res.Body.Close()
+	_, err = io.ReadAll(res.Body)
+	require.Error(t, err)
+	require.EqualValues(t, 2, requests.Load())
 }
 
 // No other place is left for the warning that entries are left out.
