@@ -340,8 +340,7 @@ func TestAnswerThatIsBrokenOffAtOnceIsNotAskedForAgain(t *testing.T) {
 			io.WriteString(w, matrix(2))
 			return
 		}
-		_ = http.NewResponseController(w).Flush() // Its length is not known beforehand.
-		io.WriteString(w, matrix(100))
+		io.WriteString(w, matrix(4000)) // Its length is not known beforehand.
 	})
 	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
 		o.Responses.Mode = querylimit.ModeEnforce
