@@ -372,7 +372,7 @@ func (e *editor) endEntry(i int) {
 		e.discard -= n
 	case e.loose:
 		e.sendLoose(i)
-	case n >= e.left:
+	case n > 0 && n >= e.left:
 		e.discard -= n
 		e.truncate()
 	default:
@@ -451,7 +451,7 @@ func (e *editor) endChunk() {
 		e.sendLoose(n)
 	default:
 		_, _ = e.held.Write(e.chunk[e.from:]) // It never fails.
-		if size := int64(e.held.Len()); size >= e.left {
+		if size := int64(e.held.Len()); size > 0 && size >= e.left {
 			e.discard -= size
 			e.truncate()
 		}

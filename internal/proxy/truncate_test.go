@@ -177,6 +177,16 @@ func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 	}
 }
 
+func TestEmptyListIsNeverTruncated(t *testing.T) {
+	const body = `{"status":"success","data":[]}`
+	for limit := int64(2); limit < 100; limit++ {
+		got, exceeded, err := truncated(body, limit, defaultMaxHeld, iotest.OneByteReader)
+		require.NoError(t, err)
+		require.Zero(t, exceeded)
+		require.Equal(t, body, got)
+	}
+}
+
 func TestEntryThatIsLargerThanWhatIsHeldBreaksTheAnswerOff(t *testing.T) {
 	body := `{"data":["a","` + strings.Repeat("b", 100_000) + `"]}`
 	_, exceeded, err := truncated(body, 80_000, 1000, whole)
