@@ -104,10 +104,10 @@ UPSTREAM_PACKAGES ?= ./tsdb/... ./storage/... ./web/... ./promql/... ./scrape/..
 test-upstream: patches-apply
 	cd $(TREE) && GOWORK=off go test -short -timeout 60m $(UPSTREAM_PACKAGES)
 
-## test-fuzz: every fuzzer for FUZZTIME each
+## test-fuzz: every fuzzer, of this module and of the patched Prometheus, for FUZZTIME each
 .PHONY: test-fuzz
 FUZZTIME ?= 10m
-test-fuzz:
+test-fuzz: patches-apply
 	./tools/fuzz.sh $(FUZZTIME)
 
 ## test-wal-fuzz: replay generated logs both ways, WAL_FUZZ_SEEDS of them from WAL_FUZZ_FIRST on, and compare the heads
@@ -159,6 +159,13 @@ bench-proxy:
 	go build -o $(BIN)/bench-proxy ./bench/proxy
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
 	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
+
+## bench-proxy-long: how fast answers of 1 GiB pass the guard, and how long requests take among 5,000 idle and 500 slow clients, for benchstat
+.PHONY: bench-proxy-long
+bench-proxy-long:
+	go build -o $(BIN)/bench-proxy ./bench/proxy
+	$(BIN)/bench-proxy stream
+	$(BIN)/bench-proxy crowd
 
 include tools/packaging.mk
 

@@ -2,20 +2,28 @@
 # Copyright The promguard Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every fuzzer of this module for a while, one after the other, and fails
-# when one of them finds something. What was found is left in the package's
-# testdata/fuzz, from where go test runs it again.
+# Runs every fuzzer for a while, one after the other, and fails when one of them
+# finds something: those of this module, and those of the new files of the patched
+# Prometheus, which make patches-apply puts into build/prometheus. What was found
+# is left in the package's testdata/fuzz, from where go test runs it again.
 #
 # Usage: tools/fuzz.sh [DURATION [PACKAGE...]]
 # DURATION is what go test -fuzztime takes: 30s, 10m, or 1000x for a number of
-# executions. It is spent on each fuzzer. PACKAGE defaults to ./...
+# executions. It is spent on each fuzzer. With PACKAGE, only those of this module.
 
 set -eu
 cd "$(dirname "$0")/.."
+tree=build/prometheus
 
 duration=${1:-1m}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- ./...
+patched=
+if [ $# -eq 0 ]; then
+	set -- ./...
+	[ -d "$tree" ] || { echo "fuzz: no $tree: run make patches-apply" >&2; exit 1; }
+	patched=$(cd prometheus-patches/overlay && find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + |
+		sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|')
+fi
 
 # One line for each fuzzer: its package and its name. go test -list prints the
 # names of a package's fuzzers and after them the package. It runs on its own, as
@@ -31,12 +39,21 @@ if [ -z "$fuzzers" ]; then
 fi
 
 failed=
+fuzz() { # DIRECTORY PACKAGE NAME
+	echo "fuzz: $2 $3 for $duration"
+	(cd "$1" && go test -run '^$' -fuzz "^$3\$" -fuzztime "$duration" "$2" </dev/null) || failed="$failed $3"
+}
 while read -r package name; do
-	echo "fuzz: $package $name for $duration"
-	go test -run '^$' -fuzz "^$name\$" -fuzztime "$duration" "$package" </dev/null || failed="$failed $name"
-done <<EOF
+	fuzz . "$package" "$name"
+done <<END
 $fuzzers
-EOF
+END
+export GOWORK=off
+while read -r package name; do
+	[ -z "$name" ] || fuzz "$tree" "$package" "$name"
+done <<END
+$patched
+END
 
 if [ -n "$failed" ]; then
 	echo "fuzz: failed:$failed" >&2

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/perf/benchfmt"
 )
 
 // TestMain lets the test's own binary be the targets.
@@ -24,21 +23,8 @@ func TestMain(m *testing.M) {
 func TestEveryTargetIsMeasuredInBenchmarkFormat(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, execute([]string{"run", "--count=2", "--clients=2", "--duration=50ms"}, &out))
-	lines := map[string]int{}
-	r := benchfmt.NewReader(&out, "stdout")
-	for r.Scan() {
-		result, ok := r.Result().(*benchfmt.Result)
-		if !ok {
-			continue
-		}
-		lines[string(result.Name)]++
-		for _, unit := range []string{"sec/op", "req/s", "p50-sec", "p99-sec", "allocs/op", "cpu-sec/op"} {
-			v, ok := result.Value(unit)
-			require.True(t, ok, unit)
-			require.Positive(t, v, unit)
-		}
-	}
-	require.Equal(t, map[string]int{"QueryRange/proxy=none": 2, "QueryRange/proxy=bare": 2, "QueryRange/proxy=guard": 2}, lines)
+	require.Equal(t, map[string]int{"QueryRange/proxy=none": 2, "QueryRange/proxy=bare": 2, "QueryRange/proxy=guard": 2},
+		counted(t, &out, "sec/op", "req/s", "p50-sec", "p99-sec", "allocs/op", "cpu-sec/op"))
 }
 
 func TestWrongUseIsAnError(t *testing.T) {

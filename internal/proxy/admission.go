@@ -264,7 +264,8 @@ func (c *collapser) keep(f *flight, n int) bool {
 func (c *collapser) release(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.holders--; f.holders == 0 {
+	f.holders--
+	if f.holders == 0 {
 		c.shared -= f.kept
 	}
 }

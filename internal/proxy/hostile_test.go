@@ -4,10 +4,8 @@
 package proxy
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,23 +16,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/hostile"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 // raw sends bytes as they are: a client library would tidy most of these.
 func raw(t testing.TB, g *guard, text string) answer {
 	t.Helper()
-	conn, err := net.Dial("tcp", g.Listener.Addr().String())
+	a, err := (&hostile.Request{Request: text}).Send(g.Listener.Addr().String())
 	require.NoError(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, text)
-	require.NoError(t, err)
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	return answer{res.StatusCode, res.Header, string(body)}
+	return answer{a.Status, a.Header, a.Body}
 }
 
 func rawForm(path, header, body string) string {
@@ -46,110 +38,63 @@ func rawGet(target string) string {
 	return "GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 }
 
-// What is told here never reaches the server behind.
-func TestHostileRequestsAreRefused(t *testing.T) {
-	const bad = `%7Ble!%3D%22%22%7D` // {le!=""}
-	upstream := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("reached the server behind: %s %s", r.Method, r.URL)
+// seen is what the server behind saw of a request.
+type seen struct {
+	method, target string
+	params         url.Values
+	header         http.Header
+}
+
+func TestHostileRequestsAreRefusedOrArriveCleaned(t *testing.T) {
+	var got []seen
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		target, _, _ := strings.Cut(r.RequestURI, "?")
+		got = append(got, seen{r.Method, target, r.Form, r.Header.Clone()})
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, "{}")
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.ParametersMax, o.RequestBytesMax = 20, 1000 })
-	for _, tc := range []struct {
-		name, request string
-		code          int
-		text          string
-	}{
-		{"escaped letter in the path", rawGet("/api/v1/serie%73?match[]=" + bad), 422, "selectivity"},
-		{"absolute form", rawGet("http://other/api/v1/series?match[]=" + bad), 422, "selectivity"},
-		{"label name escaped", rawGet("/api/v1/label/%5f_name__/values?match[]=" + bad), 422, "selectivity"},
-		{"double slash", rawGet("//api/v1/labels"), 404, "not open"},
-		{"double slash inside", rawGet("/api/v1//labels"), 404, "not open"},
-		{"dot segment", rawGet("/api/v1/x/../labels"), 404, "not open"},
-		{"single dot", rawGet("/api/v1/./labels"), 404, "not open"},
-		{"escaped dots", rawGet("/api/v1/%2e%2e/v1/labels"), 404, "not open"},
-		{"escaped dots as a label", rawGet("/api/v1/label/%2e%2e/values"), 404, "not open"},
-		{"escaped slash", rawGet("/api/v1%2flabels"), 404, "not open"},
-		{"escaped slash in a label", rawGet("/api/v1/label/a%2Fb/values"), 404, "not open"},
-		{"slash in a label", rawGet("/api/v1/label/a/b/values"), 404, "not open"},
-		{"no label", rawGet("/api/v1/label//values"), 404, "not open"},
-		{"trailing slash", rawGet("/api/v1/labels/"), 404, "not open"},
-		{"other case", rawGet("/API/v1/labels"), 404, "not open"},
-		{"backslash", rawGet(`/api/v1\labels`), 404, "not open"},
-		{"root", rawGet("/"), 404, "not open"},
-		{"metrics", rawGet("/metrics"), 404, "not open"},
-		{"federate", rawGet("/federate?match[]=up"), 404, "not open"},
-		{"admin", rawForm("/api/v1/admin/tsdb/delete_series", "", "match[]=up"), 404, "not open"},
-		{"remote read", rawForm("/api/v1/read", "", ""), 404, "not open"},
-		{"remote write", rawForm("/api/v1/write", "", ""), 404, "not open"},
-		{"OTLP", rawForm("/api/v1/otlp/v1/metrics", "", ""), 404, "not open"},
-		{"search", rawGet("/api/v1/search/metric_names"), 404, "not open"},
-		{"quit", rawForm("/-/quit", "", ""), 404, "not open"},
-		{"pprof", rawGet("/debug/pprof/heap"), 404, "not open"},
-		{"OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, ""}, // net/http itself
-		{"query in URL and body", rawForm("/api/v1/query?query=up", "", "query="+bad), 400, "more than once"},
-		{"limit in URL and body", rawForm("/api/v1/series?limit=5", "", "match[]=up&limit=0"), 400, "more than once"},
-		{"limit twice", rawGet("/api/v1/series?match[]=up&limit=5&limit=0"), 400, "more than once"},
-		{"the same twice, escaped", rawGet("/api/v1/series?match[]=up&limit=5&li%6Dit=5"), 400, "more than once"},
-		{"selectors in URL and body", rawForm("/api/v1/series?match[]=up", "", "match[]="+bad), 422, "selectivity"},
-		{"empty query in the body", rawForm("/api/v1/query?query=up", "", "query="), 400, "more than once"},
-		{"multipart", strings.Replace(rawForm("/api/v1/query", "", "query=up"), formType, "multipart/form-data; boundary=x", 1), 415, formType},
-		{"no content type", strings.Replace(rawForm("/api/v1/query", "", "query=up"), "Content-Type: "+formType+"\r\n", "", 1), 415, formType},
-		{"broken content type", strings.Replace(rawForm("/api/v1/query", "", "query=up"), formType, formType+";;=", 1), 415, formType},
-		{"gzip body", rawForm("/api/v1/query", "Content-Encoding: gzip\r\n", "query=up"), 415, "encoding"},
-		{"body of a GET", strings.Replace(rawForm("/api/v1/query?query=up", "", "x=y"), "POST", "GET", 1), 400, "must not have a body"},
-		{"bad escape", rawGet("/api/v1/query?query=up&time=%zz"), 400, "invalid URL escape"},
-		{"bad escape in a name", rawGet("/api/v1/query?query=up&%zz=1"), 400, "invalid URL escape"},
-		{"semicolon", rawGet("/api/v1/query?query=up;query=" + bad), 400, "semicolon"},
-		{"semicolon in the body", rawForm("/api/v1/query", "", "query=up;x=y"), 400, "semicolon"},
-		{"too many parameters", rawGet("/api/v1/query?query=up" + strings.Repeat("&a=b", 20)), 422, "limit parameters"},
-		{"too many parts", rawForm("/api/v1/query?query=up", "", strings.Repeat("a=b&", 20)), 422, "limit parameters"},
-		{"long query string", rawGet("/api/v1/query?query=up&a=" + strings.Repeat("a", 1000)), 422, "limit request_bytes"},
-		{"long body", rawForm("/api/v1/query", "", "query=up&a="+strings.Repeat("a", 1000)), 422, "limit request_bytes"},
-		{"long together", rawForm("/api/v1/query?a="+strings.Repeat("a", 500), "", "query=up&a="+strings.Repeat("a", 500)), 422, "limit request_bytes"},
-		{"long chunked body", "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " + formType +
-			"\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + strings.Repeat("a", 0x800) + "\r\n0\r\n\r\n", 422, "limit request_bytes"},
-		{"HEAD", strings.Replace(rawGet("/api/v1/labels"), "GET", "PUT", 1), 405, "method PUT"},
-		{"PATCH", strings.Replace(rawForm("/api/v1/query", "", "query=up"), "POST", "PATCH", 1), 405, "method PATCH"},
-		{"QUERY", strings.Replace(rawForm("/api/v1/query", "", "query=up"), "POST", "QUERY", 1), 405, "method QUERY"},
-		{"POST where Prometheus has only GET", rawForm("/api/v1/label/a/values", "", ""), 405, "GET, OPTIONS"},
-		{"method override", strings.Replace(rawForm("/api/v1/label/a/values", "X-HTTP-Method-Override: GET\r\n", ""), "POST", "DELETE", 1), 405, "method DELETE"},
-		{"timeout not a number", rawGet("/api/v1/query?query=up&timeout=NaN"), 400, "timeout"},
-		{"timeout negative", rawGet("/api/v1/query?query=up&timeout=-1s"), 400, "timeout"},
-		{"timeout zero", rawGet("/api/v1/labels?timeout=0"), 400, "timeout"},
-		{"timeout overflow", rawGet("/api/v1/query?query=up&timeout=1e300"), 400, "overflows"},
-		{"time not a number", rawGet("/api/v1/query?query=up&time=NaN"), 400, "valid timestamp"},
-		{"time infinite", rawGet("/api/v1/query?query=up&time=Inf"), 400, "valid timestamp"},
-		{"time that overflows", rawGet("/api/v1/query?query=up&time=1e18"), 400, "valid timestamp"},
-		{"start that overflows", rawGet("/api/v1/series?match[]=up&start=-9.3e15"), 400, "valid timestamp"},
-		{"hexadecimal step", rawGet("/api/v1/query_range?query=up&start=0&end=1&step=0x1p-1074"), 400, "query resolution step"},
-		{"step not a number", rawGet("/api/v1/query_range?query=up&start=0&end=1&step=NaN"), 400, "overflows"},
-		{"lookback not a number", rawGet("/api/v1/query?query=up&lookback_delta=NaN"), 400, "lookback delta"},
-		{"limit with a sign", rawGet("/api/v1/series?match[]=up&limit=-0x1"), 400, "invalid syntax"},
-		{"what does not parse", rawGet("/api/v1/query?query=up)"), 400, `invalid parameter \"query\"`},
-		{"selector hidden in a subquery", rawGet("/api/v1/query?query=max_over_time(" + bad + "[1h:])"), 422, "selectivity"},
-		{"exemplars", rawGet("/api/v1/query_exemplars?query=" + bad), 422, "selectivity"},
-		{"expensive to parse", rawGet("/api/v1/query?query=" + strings.Repeat("(", 900)), 400, "parse error"},
-		{"upgrade", "GET /api/v1/admin HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", 404, "not open"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a := raw(t, g, tc.request)
-			require.Equal(t, tc.code, a.code, a.body)
-			require.Contains(t, a.body, tc.text)
-			if tc.code != 200 {
-				requireEnvelope(t, a, map[int]string{400: typeBadData, 404: typeNotFound, 405: typeBadData, 415: typeBadData, 422: typeExecution}[tc.code])
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.ParametersMax, o.RequestBytesMax = 20, 1000 }, func(o *Options) {
+		o.Policy.Identity = identity.NewSource(nil, "") // Nobody is believed.
+	})
+	requests, err := hostile.Requests()
+	require.NoError(t, err)
+	require.Greater(t, len(requests), 150)
+	names := map[string]bool{}
+	for _, tc := range requests {
+		require.False(t, names[tc.Name], tc.Name)
+		names[tc.Name] = true
+		t.Run(tc.Name, func(t *testing.T) {
+			got = nil
+			a, err := tc.Send(g.Listener.Addr().String())
+			require.NoError(t, err)
+			require.Equal(t, tc.Status, a.Status, a.Body)
+			require.Contains(t, a.Body, tc.Says)
+			if tc.Sees == nil {
+				require.Empty(t, got, "it reached the server behind")
+				requireRefused(t, &tc, answer{a.Status, a.Header, a.Body})
+				return
 			}
-			if tc.code == http.StatusMethodNotAllowed {
-				require.NotEmpty(t, a.header.Get("Allow"))
+			require.Len(t, got, 1)
+			require.Equal(t, tc.Sees.Method, got[0].method)
+			require.Equal(t, tc.Sees.Target, got[0].target)
+			require.Equal(t, url.Values(tc.Sees.Params), got[0].params)
+			require.Equal(t, []string{"127.0.0.1"}, got[0].header["X-Forwarded-For"])
+			for _, name := range tc.Lacks {
+				require.Empty(t, got[0].header.Values(name), name)
 			}
 		})
 	}
 }
 
-func TestHeadIsNoOpenMethod(t *testing.T) {
-	upstream := newUpstream(t, func(http.ResponseWriter, *http.Request) { t.Error("reached the server behind") })
-	g := newGuard(t, upstream.URL, nil)
-	req, err := http.NewRequest(http.MethodHead, g.URL+"/api/v1/query?query=up", nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusMethodNotAllowed, do(t, g.Client(), req).code)
+func requireRefused(t *testing.T, tc *hostile.Request, a answer) {
+	t.Helper()
+	if a.code == http.StatusMethodNotAllowed {
+		require.NotEmpty(t, a.header.Get("Allow"))
+	}
+	if !tc.NetHTTP && a.body != "" { // HEAD has none.
+		requireEnvelope(t, a, map[int]string{400: typeBadData, 404: typeNotFound, 405: typeBadData, 415: typeBadData, 422: typeExecution}[a.code])
+	}
 }
 
 // What is let through arrives written anew.

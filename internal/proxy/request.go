@@ -142,11 +142,13 @@ func readForm(r *http.Request, policy *querylimit.Policy) (string, error) {
 		// client goes unnoticed.
 		return "", badData(fmt.Errorf("a %s request must not have a body: put the parameters into the URL, or use POST", r.Method))
 	}
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return "", unsupportedMedia(fmt.Errorf("content encoding %q of the request is not supported: send the form as it is", enc))
+	// Of two headers, somebody else might believe the other.
+	if enc := strings.Join(r.Header["Content-Encoding"], ", "); enc != "" && enc != "identity" {
+		return "", unsupportedMedia(fmt.Errorf("content encoding %q of the request is not supported: send the form as it is", shorten(enc)))
 	}
-	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || ct != formType {
-		return "", unsupportedMedia(fmt.Errorf("content type %q is not supported: use %s", r.Header.Get("Content-Type"), formType))
+	types := strings.Join(r.Header["Content-Type"], ", ")
+	if ct, _, err := mime.ParseMediaType(types); err != nil || ct != formType {
+		return "", unsupportedMedia(fmt.Errorf("content type %q is not supported: use %s", shorten(types), formType))
 	}
 	limit := policy.RequestBytesMax() - len(r.URL.RawQuery)
 	if r.ContentLength > int64(limit) {

@@ -4,7 +4,9 @@
 package proxy
 
 import (
+	"compress/gzip"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -48,4 +50,33 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// breakOff sends the headers of an answer that will not be whole, unless they are
+// sent. Without them, a client would take its connection for one that had been
+// closed before, and send the request again.
+func (w *responseWriter) breakOff() {
+	if w.code == 0 || w.code == statusClientGone {
+		return
+	}
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall)) // As in Write.
+	_ = w.control.Flush()                                   // An error means that the client is gone.
+}
+
 func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDeadline(t) }
+
+// decode takes the compression off an answer, so that its bytes can be counted,
+// and reports whether it could. A server does not compress what it was asked not
+// to, but something in front of it may.
+func decode(res *http.Response) bool {
+	if !strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") || len(res.Header["Content-Encoding"]) > 1 {
+		return false
+	}
+	plain, err := gzip.NewReader(res.Body)
+	if err != nil {
+		return false
+	}
+	res.Body = readCloser{plain, res.Body}
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	return true
+}

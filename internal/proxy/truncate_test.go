@@ -4,12 +4,16 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -18,10 +22,12 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-func truncated(body string, limit int64, wrap func(io.Reader) io.Reader) (string, int, error) {
+func truncated(body string, limit, maxHeld int64, wrap func(io.Reader) io.Reader) (string, int, error) {
 	exceeded := 0
-	r := truncateWithWarning(io.NopCloser(wrap(strings.NewReader(body))), limit, "cut", func() { exceeded++ })
-	got, err := io.ReadAll(r)
+	e := newEditor(io.NopCloser(wrap(strings.NewReader(body))), nil)
+	e.truncateAt(limit, []byte(`"cut"`), func() { exceeded++ })
+	e.maxHeld = maxHeld
+	got, err := io.ReadAll(e)
 	return string(got), exceeded, err
 }
 
@@ -56,7 +62,7 @@ func TestLongListIsTruncatedToWholeEntriesAtAnyLimit(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &all))
 	last := -1
 	for limit := 400; limit < 2*len(body); limit += 7 {
-		got, exceeded, err := truncated(body, int64(limit), whole)
+		got, exceeded, err := truncated(body, int64(limit), defaultMaxHeld, whole)
 		require.NoError(t, err)
 		var some envelopeOf[result]
 		require.NoError(t, json.Unmarshal([]byte(got), &some), got)
@@ -95,7 +101,8 @@ func TestTruncationFollowsTheShapeOfTheAnswer(t *testing.T) {
 		"escapes":           {`{"da\u0074a":["a"],"data":["\"],","\\"]}`, `{"da\u0074a":["a"],"data":["\"],","\\"]}`},
 	} {
 		for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader} {
-			got, _, err := truncated(tc.body, 400, wrap)
+			maxHeld := int64(defaultMaxHeld)
+			got, _, err := truncated(tc.body, 400, maxHeld, wrap)
 			require.NoError(t, err, name)
 			if tc.want == "" {
 				require.JSONEq(t, tc.body, got, name)
@@ -109,7 +116,7 @@ func TestTruncationFollowsTheShapeOfTheAnswer(t *testing.T) {
 func TestWhatCannotBeTruncatedIsBrokenOff(t *testing.T) {
 	huge := strings.Repeat("a", 40_000)
 	for _, body := range []string{`{"data":{"a":["` + huge + `"]}}`, `{"data":{"result":[1,"` + huge + `"]}}`, `{"data":[],"warnings":["` + huge + `"]}`, huge} {
-		_, exceeded, err := truncated(body, 1000, whole)
+		_, exceeded, err := truncated(body, 1000, defaultMaxHeld, whole)
 		require.ErrorIs(t, err, errTooLarge)
 		require.Equal(t, 1, exceeded)
 	}
@@ -136,7 +143,8 @@ func (e *endlessList) Read(p []byte) (int, error) {
 
 func TestListThatDoesNotEndIsEnded(t *testing.T) {
 	src := &endlessList{head: `{"status":"success","data":[`}
-	got, err := io.ReadAll(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}))
+	r := bufio.NewReaderSize(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}), bufferSize)
+	got, err := io.ReadAll(r)
 	require.NoError(t, err)
 	var e envelopeOf[[]string]
 	require.NoError(t, json.Unmarshal(got, &e))
@@ -146,32 +154,113 @@ func TestListThatDoesNotEndIsEnded(t *testing.T) {
 	require.Less(t, src.reads, 200)
 }
 
-func FuzzTruncate(f *testing.F) {
-	for _, seed := range []string{matrix(5), `{"data":["a","b"]}`, `{"data":{"result":[1,"2"]}}`, `{"data":{"result":[{}, {}]}}`, `[1]`, `{"data":[[[]],{}]} `, `{"data":{"data":[1]}}`} {
-		f.Add(seed, int64(60))
+// The limit is far away from most of an answer; entries are not held there.
+func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
+	list := `{"data":["` + strings.Repeat(`],[\\","{},\"","`, 3000) + `"],"infos":["i"]}`
+	mixed := `{"data":["a",{"b":[",]"]},1,[",",["]"]],` + strings.Repeat(`"x",true,{"a":"}"},[1,"]"],`, 1500) + `"end"],"infos":["i"]}`
+	vector := `{"data":{"resultType":"vector","result":[` + strings.Repeat(`{"metric":{"a":"},{\"b\":[","c":","},"value":[1,"],{"]},`, 1500) + `{}]}}`
+	series := `{"data":[` + strings.Repeat(`{"a":"b","c":"]},{","d":"\\"},`, 2500) + `{"z":""}],"infos":["i"]}`
+	lists := `{"data":[` + strings.Repeat(`{"a":"b","c":"d","e":{"f":"g","h":1,"i":{}}},["x",["y"]],"z","}",-1,null,`, 1000) + `0]}`
+	for name, body := range map[string]string{"matrix": matrix(1000), "texts": list, "mixed": mixed, "vector": vector, "series": series, "lists": lists} {
+		t.Run(name, func(t *testing.T) {
+			for limit := len(body) / 2; limit < len(body)+3*tailBytes; limit += 6007 {
+				for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader, "half": iotest.HalfReader} {
+					want, wantExceeded, err := truncated(body, int64(limit), defaultMaxHeld, whole)
+					require.NoError(t, err)
+					got, exceeded, err := truncated(body, int64(limit), 300, wrap)
+					require.NoError(t, err)
+					require.Equal(t, wantExceeded, exceeded)
+					require.Equal(t, want, got, how)
+				}
+			}
+		})
 	}
-	f.Fuzz(func(t *testing.T, body string, limit int64) {
-		if limit < 2 || limit > 1<<30 {
+}
+
+func TestEmptyListIsNeverTruncated(t *testing.T) {
+	body := matrix(0)
+	for limit := int64(2); limit < 100; limit++ {
+		got, exceeded, err := truncated(body, limit, defaultMaxHeld, iotest.OneByteReader)
+		require.NoError(t, err)
+		require.Zero(t, exceeded)
+		require.Equal(t, body, got)
+	}
+}
+
+func TestEntryThatIsLargerThanWhatIsHeldBreaksTheAnswerOff(t *testing.T) {
+	body := `{"data":["a","` + strings.Repeat("b", 100_000) + `"]}`
+	_, exceeded, err := truncated(body, 80_000, 1000, whole)
+	require.ErrorIs(t, err, errTooLarge)
+	require.Equal(t, 1, exceeded)
+	got, exceeded, err := truncated(body, 200_000, 1000, whole)
+	require.NoError(t, err)
+	require.Zero(t, exceeded)
+	require.Equal(t, body, got)
+}
+
+// FuzzTruncate compares with what encoding/json makes of an answer before and
+// after it was truncated.
+func FuzzTruncate(f *testing.F) {
+	for _, seed := range []string{
+		matrix(5), `{"data":["a","b"]}`, `{"data":{"result":[1,"2"]}}`, `{"data":{"result":[{}, {}]}}`, `[1]`, `{"data":[[[]],{}]} `, `{"data":{"data":[1]}}`,
+		`{"data":["\"],",{"a":"}\\"},[[",]"]],null , -1e5]}`, `{"warnings":["w"],"data":[1,2]}`, `{"data":[{"a":"b","c":"]},{"},{"d":["e"]},["x",["y"]],"z",null,{"e":{"f":1}},"}"]}`, `{"data":[1,2],"warnings":[ ]}`, `{"data":{"result":[{"a":[{}]},{"b":"{"}],"x":[1]},"warnings":null}`,
+	} {
+		f.Add(seed, int64(60), int64(20))
+		f.Add(seed, int64(len(seed)), int64(1))
+	}
+	f.Fuzz(func(t *testing.T, body string, limit, maxHeld int64) {
+		if limit < 2 || limit > 1<<30 || maxHeld < 0 || maxHeld > 1<<30 {
 			return
 		}
-		got, exceeded, err := truncated(body, limit, whole)
-		bytewise, _, err2 := truncated(body, limit, iotest.OneByteReader)
-		if json.Valid([]byte(body)) && !strings.Contains(body, "warnings") { // Where those belong, only the end tells.
-			require.Equal(t, got, bytewise)
-			require.Equal(t, err, err2)
-		}
+		got, exceeded, err := truncated(body, limit, maxHeld, whole)
+		require.LessOrEqual(t, exceeded, 1)
+		require.LessOrEqual(t, int64(len(got)), max(limit, int64(len(body)))+100)
+		bytewise, exceededBytewise, errBytewise := truncated(body, limit, maxHeld, iotest.OneByteReader)
 		if exceeded == 0 {
 			require.NoError(t, err)
-			if json.Valid([]byte(body)) {
-				require.JSONEq(t, body, got)
-			}
+			require.Equal(t, body, got, "nothing is changed")
 			return
 		}
 		require.LessOrEqual(t, int64(len(got)), limit+2*tailBytes+100)
-		if json.Valid([]byte(body)) && err == nil {
-			require.True(t, json.Valid([]byte(got)), got)
+		if err != nil || !json.Valid([]byte(body)) {
+			return
+		}
+		requireTruncated(t, body, got)
+		if exceededBytewise == 1 && errBytewise == nil && json.Valid([]byte(body)) {
+			requireTruncated(t, body, bytewise)
 		}
 	})
+}
+
+// requireTruncated checks that got is the envelope of body with a shorter list,
+// and the warning.
+func requireTruncated(t *testing.T, body, got string) {
+	t.Helper()
+	var before, after map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(body), &before))
+	require.NoError(t, json.Unmarshal([]byte(got), &after), got)
+	require.Contains(t, string(after[warningsKey]), `"cut"`)
+	if strings.Count(body, `"data"`) != 1 || strings.Count(body, `"result"`) > 1 || strings.Contains(body, `\u`) {
+		return // Of two members with one key it is not said which counts.
+	}
+	requirePrefix(t, before["data"], after["data"])
+}
+
+func requirePrefix(t *testing.T, before, after json.RawMessage) {
+	t.Helper()
+	var some, all []json.RawMessage
+	if json.Unmarshal(before, &all) == nil {
+		require.NoError(t, json.Unmarshal(after, &some))
+		require.LessOrEqual(t, len(some), len(all))
+		for i := range some {
+			require.Equal(t, string(all[i]), string(some[i]))
+		}
+		return
+	}
+	var data, cut map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(before, &data))
+	require.NoError(t, json.Unmarshal(after, &cut))
+	requirePrefix(t, data["result"], cut["result"])
 }
 
 func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
@@ -179,7 +268,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		encodings = append(encodings, r.Header.Get("Accept-Encoding"))
 		w.Header().Set("Content-Type", "application/json")
-		body := matrix(2000)
+		body := matrix(4000)
 		if r.FormValue("time") == "1" {
 			io.WriteString(w, `{"status":"success","data":[]}`)
 			return
@@ -187,24 +276,34 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 		if r.FormValue("time") == "" {
 			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		}
-		if r.FormValue("time") == "3" {
+		switch r.FormValue("time") {
+		case "3":
 			w.Header().Set("Content-Encoding", "gzip") // Or so it says.
+		case "4", "5":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			defer z.Close()
+			if r.FormValue("time") == "4" {
+				body = matrix(10)
+			}
+			io.WriteString(z, body)
+			return
 		}
 		io.WriteString(w, body)
 	})
 	limits := func(mode querylimit.Mode) func(*querylimit.Options) {
 		return func(o *querylimit.Options) {
 			o.Responses.Mode = mode
-			o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 50_000}
-			o.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{Max: 50_000, Truncate: true}
-			o.Responses.Classes[querylimit.ClassStatus] = querylimit.ResponseLimit{WireMax: 50_000}
+			o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 100_000}
+			o.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{Max: 100_000, Truncate: true}
+			o.Responses.Classes[querylimit.ClassStatus] = querylimit.ResponseLimit{WireMax: 100_000}
 		}
 	}
 	g := newGuard(t, upstream.URL, limits(querylimit.ModeEnforce))
 	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up&time=1").code)
 	a := g.get(t, "/api/v1/query?query=up")
 	require.Equal(t, 422, a.code, "its length is known")
-	requireEnvelope(t, a, typeExecution, "limit response_bytes", "50000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
+	requireEnvelope(t, a, typeExecution, "limit response_bytes", "100000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
 	res, err := g.Client().Get(g.URL + "/api/v1/query?query=up&time=2")
 	require.NoError(t, err)
 	_, err = io.ReadAll(res.Body)
@@ -215,58 +314,102 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	a = g.get(t, "/api/v1/query?query=up&time=3")
 	require.Equal(t, 503, a.code, "what it is when decoded nobody knows")
 	requireEnvelope(t, a, typeUnavailable, "compressed an answer", "response_bytes")
+	require.Equal(t, matrix(10), g.get(t, "/api/v1/query?query=up&time=4").body, "decoded")
+	res, err = g.Client().Get(g.URL + "/api/v1/query?query=up&time=5")
+	require.NoError(t, err)
+	_, err = io.ReadAll(res.Body)
+	res.Body.Close()
+	require.Error(t, err, "what counts are the decoded bytes")
 	require.Equal(t, 422, g.get(t, "/api/v1/rules").code)
 	a = g.get(t, "/api/v1/labels")
 	require.Equal(t, 200, a.code)
-	require.LessOrEqual(t, len(a.body), 50_000)
-	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 50000 bytes allowed and was truncated.`)
-	require.Equal(t, 4.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
-	require.Equal(t, []string{"identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
+	require.LessOrEqual(t, len(a.body), 100_000)
+	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 100000 bytes allowed and was truncated.`)
+	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
+	require.Equal(t, []string{"identity", "identity", "identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
 
 	g = newGuard(t, upstream.URL, func(o *querylimit.Options) {
 		limits(querylimit.ModeEnforce)(o)
-		o.Responses.Classes[querylimit.ClassMetadata].WireMax = 30_000
+		o.Responses.Classes[querylimit.ClassMetadata].WireMax = 60_000
 	})
 	a = g.get(t, "/api/v1/labels")
-	require.LessOrEqual(t, len(a.body), 30_000, "the smaller bound counts")
-	require.Contains(t, a.body, "30000 bytes allowed and was truncated")
+	require.LessOrEqual(t, len(a.body), 60_000, "the smaller bound counts")
+	require.Contains(t, a.body, "60000 bytes allowed and was truncated")
 
 	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
-	require.Equal(t, matrix(2000), g.get(t, "/api/v1/labels").body)
+	require.Equal(t, matrix(4000), g.get(t, "/api/v1/labels").body)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
+}
+
+func TestAnswerThatIsBrokenOffAtOnceIsNotAskedForAgain(t *testing.T) {
+	var requests atomic.Int32
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		if r.FormValue("query") == "up" {
+			io.WriteString(w, matrix(2))
+			return
+		}
+		io.WriteString(w, matrix(4000)) // Its length is not known beforehand.
+	})
+	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		o.Responses.Mode = querylimit.ModeEnforce
+		o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 1000}
+	})
+	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up").code, "the connection is used again")
+	res, err := g.Client().Get(g.URL + "/api/v1/query?query=down")
+	require.NoError(t, err, "the headers come, or the client would take the connection for a stale one")
+	defer res.Body.Close()
+	_, err = io.ReadAll(res.Body)
+	require.Error(t, err)
+	require.EqualValues(t, 2, requests.Load())
 }
 
 // No other place is left for the warning that entries are left out.
 func TestAnswerWithItsWarningsInFrontIsNotTruncatedInSilence(t *testing.T) {
 	const warnings = `{"status":"success","warnings":["of the server"],`
 	long := `"data":["` + strings.Repeat(`a","`, 100_000) + `"]}`
-	for name, tc := range map[string]struct {
-		wrap func(io.Reader) io.Reader
-		ok   bool
-	}{
-		"known when the warnings pass": {whole, true},
-		"known too late":               {iotest.OneByteReader, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, exceeded, err := truncated(warnings+long, 10_000, tc.wrap)
-			require.Equal(t, 1, exceeded)
-			require.Equal(t, tc.ok, err == nil)
-			require.Equal(t, tc.ok, strings.Contains(got, `"cut"`))
-			require.Equal(t, tc.ok, json.Valid([]byte(got)))
-		})
-	}
-	got, exceeded, err := truncated(warnings+`"data":["a"]}`, 10_000, iotest.OneByteReader)
+	got, exceeded, err := truncated(warnings+long, 10_000, defaultMaxHeld, whole)
+	require.ErrorIs(t, err, errTooLarge)
+	require.Equal(t, 1, exceeded)
+	require.False(t, json.Valid([]byte(got)))
+	short := warnings + `"data":["a"]}`
+	got, exceeded, err = truncated(short, 10_000, defaultMaxHeld, whole)
 	require.NoError(t, err)
 	require.Zero(t, exceeded)
-	require.Equal(t, warnings+`"data":["a"]}`, got)
+	require.Equal(t, short, got)
 }
 
+// The bodies are of about the same length; what differs is how many bytes of them
+// matter.
 func BenchmarkTruncator(b *testing.B) {
-	body := matrix(20_000)
-	b.SetBytes(int64(len(body)))
-	for b.Loop() {
-		if _, err := io.Copy(io.Discard, truncateWithWarning(io.NopCloser(strings.NewReader(body)), 1<<40, "cut", func() {})); err != nil {
-			b.Fatal(err)
+	values := strings.TrimSuffix(strings.Repeat(`[1700000000,"1234.5"],`, 1000), ",")
+	buckets := strings.TrimSuffix(strings.Repeat(`[0,"0.5","1","12"],`, 40), ",")
+	for name, entry := range map[string]string{
+		"matrix":     `{"metric":{"__name__":"http_requests_total","job":"api","instance":"10.0.0.1:9090"},"values":[` + values + `]}`,
+		"vector":     `{"metric":{"__name__":"http_requests_total","job":"api","instance":"10.0.0.1:9090","path":"/api/v1/query"},"value":[1700000000,"1234.5"]}`,
+		"histograms": `{"metric":{"job":"api"},"histograms":[[1700000000,{"count":"5","sum":"5","buckets":[` + buckets + `]}]]}`,
+		"series":     `{"__name__":"http_requests_total","job":"api","instance":"10.0.0.1:9090","namespace":"monitoring","pod":"prometheus-k8s-0"}`,
+		"texts":      `"10.0.0.1:9090"`,
+		"escapes":    `{"__name__":"x","path":"^/api/v1\\.(query|query_range)\\/[a-z]+\\.json$","job":"api"}`,
+	} {
+		list := `[` + strings.TrimSuffix(strings.Repeat(entry+",", 16<<20/len(entry)), ",") + `]`
+		body := []byte(`{"status":"success","data":{"resultType":"matrix","result":` + list + `}}`)
+		if name == "series" || name == "texts" {
+			body = []byte(`{"status":"success","data":` + list + `}`)
+		}
+		for how, limit := range map[string]int64{"far": 1 << 40, "near": int64(len(body)) + 1<<20} {
+			b.Run(name+"/limit="+how, func(b *testing.B) {
+				b.SetBytes(int64(len(body)))
+				b.ReportAllocs()
+				buf := make([]byte, bufferSize)
+				for b.Loop() {
+					r := truncateWithWarning(io.NopCloser(bytes.NewReader(body)), limit, "cut", func() {})
+					if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, buf); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestWarningIsAddedToWhatTheServerAnswered(t *testing.T) {
 			"bytewise":  iotest.OneByteReader,
 			"with data": iotest.DataErrReader,
 		} {
-			w := &warningReader{src: io.NopCloser(wrap(strings.NewReader(in))), items: func() []byte { return []byte(added) }}
+			w := newEditor(io.NopCloser(wrap(strings.NewReader(in))), []byte(added))
 			got, err := io.ReadAll(w)
 			require.NoError(t, err)
 			require.Equal(t, want, string(got), name)
@@ -63,7 +63,7 @@ func FuzzWarningKeepsTheAnswer(f *testing.F) {
 		if json.Unmarshal([]byte(in), &before) != nil || before == nil || strings.Contains(in, `"warnings`) || strings.Contains(in, `\u`) {
 			return
 		}
-		got, err := io.ReadAll(&warningReader{src: io.NopCloser(strings.NewReader(in)), items: func() []byte { return []byte(`"w"`) }})
+		got, err := io.ReadAll(newEditor(io.NopCloser(strings.NewReader(in)), []byte(`"w"`)))
 		require.NoError(t, err)
 		var after map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(got, &after), "%s", got)
@@ -91,13 +91,13 @@ func TestWarningThatCannotBeAddedIsCountedAndTheAnswerKept(t *testing.T) {
 	require.Equal(t, 1.0, g.value(t, "promguard_warnings_lost_total"))
 }
 
-func BenchmarkWarningReader(b *testing.B) {
+func BenchmarkWarnings(b *testing.B) {
 	body := []byte(`{"status":"success","data":{"resultType":"matrix","result":[` +
 		strings.TrimSuffix(strings.Repeat(`{"metric":{"__name__":"up","job":"api"},"values":[[1700000000,"1"],[1700000060,"1"]]},`, 10_000), ",") + `]}}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := io.Copy(io.Discard, &warningReader{src: io.NopCloser(bytes.NewReader(body)), items: func() []byte { return []byte(`"w"`) }}); err != nil {
+		if _, err := io.Copy(io.Discard, newEditor(io.NopCloser(bytes.NewReader(body)), []byte(`"w"`))); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -78,6 +78,11 @@ var counts = [...]Count{
 // structural are the limits on what a parsed query has.
 var structural = [...]Count{
 	{
+		Name: LimitRegexCost, Ceiling: MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexCost },
+		of: func(q *Query) int { return q.regexCost }, what: "PromQL whose regular expressions take ", unit: "instructions for each value of their labels",
+		do: "List whole values, as in a|b, or begin with literal text, or match on a label with few values; an operator can raise limits.regex_cost.max.",
+	},
+	{
 		Name: LimitExprDepth, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
 		of: func(q *Query) int { return q.depth }, what: "PromQL that nests ", unit: "levels deep",
 		do: "Move inner parts into recording rules; an operator can raise limits.expr_depth.max.",

@@ -29,6 +29,7 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 		LimitSelectivity, p.opts.Selectivity, strconv.Itoa(len(q.selectors)) + " selectors", p.selectivityAllowed(),
 		strict.checkSelectivity(q, false) != nil,
 	}}
+	run := q.in(e)
 	count := func(c *Count, seen int) {
 		b := c.Of(&p.opts)
 		text := strconv.Itoa(seen)
@@ -43,13 +44,13 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 	for i := range structural {
 		count(&structural[i], structural[i].of(q))
 	}
-	count(&counts[countSubqueryPoints], q.subqueryPoints(e))
+	count(&counts[countSubqueryPoints], run.subqueryPoints())
 	if e.Step > 0 {
 		count(&counts[countPoints], int(min(e.End.Sub(e.Start)/e.Step, math.MaxInt32))+1)
 		b := p.opts.MinStep
 		list = append(list, Finding{LimitMinStep, b.Mode, text(e.Step), allowed(b.Value), e.Step < b.Value}, p.explainStep(q, e))
 	}
-	if first, last, ok := q.times(e); ok {
+	if first, last, ok := run.times(); ok {
 		for _, f := range []struct {
 			limit string
 			bound DurationBound

@@ -62,8 +62,9 @@ func measureEvaluation(q *Query, e Evaluation, now time.Time, see func(string, f
 		measureCount(LimitPoints, int(min(e.End.Sub(e.Start)/e.Step, math.MaxInt32))+1, see)
 		see(LimitMinStep, float64(e.Step))
 	}
-	measureCount(LimitSubqueryPoints, q.subqueryPoints(e), see)
-	if first, last, ok := q.times(e); ok {
+	run := q.in(e)
+	measureCount(LimitSubqueryPoints, run.subqueryPoints(), see)
+	if first, last, ok := run.times(); ok {
 		measureReach(first, last, now, see)
 	}
 }

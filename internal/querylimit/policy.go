@@ -88,6 +88,9 @@ type Options struct {
 	// RegexSize bounds the instructions that the regular expressions of a
 	// request compile into; Max is 1 to MaxRegexSize.
 	RegexSize Bound
+	// RegexCost bounds what the regular expressions of an expression or selector
+	// cost the server for each value of a label, in instructions.
+	RegexCost Bound
 	// ExprDepth bounds how deep an expression nests, Selectors how many selectors
 	// it has, VectorMatching how many operators that match many series with one
 	// or without labels, CountValues how many count_values, Subqueries how many
@@ -131,6 +134,7 @@ func DefaultOptions() Options {
 		QueryBytes:      Bound{ModeEnforce, 64 << 10},
 		QueryOperators:  Bound{ModeEnforce, 1000},
 		RegexSize:       Bound{ModeEnforce, 100_000},
+		RegexCost:       Bound{ModeObserve, 1000},
 		ExprDepth:       Bound{ModeEnforce, 100},
 		Selectors:       Bound{ModeEnforce, 500},
 		VectorMatching:  Bound{ModeObserve, 20},

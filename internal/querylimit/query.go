@@ -26,6 +26,8 @@ type Query struct {
 	scan       scan
 	selectors  []selector
 	subqueries []subquery
+	// regexCost is that of all selectors.
+	regexCost int
 	// depth is that of the nesting, in which a chain of one operator counts once.
 	depth int
 	// joins counts operators that match many series with one, or without labels.
@@ -86,7 +88,7 @@ type subquery struct {
 func selectorQuery(text string, ms []*labels.Matcher) *Query {
 	h := newFingerprint()
 	h.matchers(ms)
-	return &Query{Text: text, Fingerprint: h.text(), selectors: []selector{{matchers: ms}}, depth: 1}
+	return &Query{Text: text, Fingerprint: h.text(), selectors: []selector{{matchers: ms}}, regexCost: regexCost(ms), depth: 1}
 }
 
 // Analyze returns the Query of an expression. It never fails: what it does not
@@ -191,6 +193,7 @@ func (w *walker) window(n *parser.MatrixSelector) {
 
 func (w *walker) selector(n *parser.VectorSelector) {
 	w.hash.matchers(n.LabelMatchers)
+	w.query.regexCost += regexCost(n.LabelMatchers)
 	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil
 	w.query.selectors = append(w.query.selectors, selector{
 		matchers: n.LabelMatchers,

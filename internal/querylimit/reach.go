@@ -122,11 +122,29 @@ func (r *reach) times(start, end, lookback int64) (first, last int64) {
 	return first, last
 }
 
+// evaluated is a query and when it is evaluated. A query whose times depend on
+// that in more than a sum is parsed for it, once. Not safe for concurrent use.
+type evaluated struct {
+	*Query
+
+	at   Evaluation
+	expr parser.Expr // if dynamic and parsed, with numbers for duration expressions
+	err  error
+}
+
+func (q *Query) in(e Evaluation) *evaluated { return &evaluated{Query: q, at: e} }
+
 // times returns the first and the last moment of which samples are read, in
 // milliseconds since 1970; ok is false if there are none.
-func (q *Query) times(e Evaluation) (first, last int64, ok bool) {
+func (q *evaluated) times() (first, last int64, ok bool) {
+	e := q.at
 	if q.dynamic {
-		return q.dynamicTimes(e)
+		expr, err := q.resolve()
+		if err != nil {
+			return 0, 0, false // The server gives the same error.
+		}
+		first, last = promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: e.Start, End: e.End, Interval: e.Step, LookbackDelta: e.lookback()})
+		return first, last, first != 0 || last != 0
 	}
 	start, end, lookback := timestamp.FromTime(e.Start), timestamp.FromTime(e.End), e.lookback().Milliseconds()
 	first, last = math.MaxInt64, math.MinInt64
@@ -137,31 +155,23 @@ func (q *Query) times(e Evaluation) (first, last int64, ok bool) {
 	return first, last, len(q.selectors) > 0
 }
 
-func (q *Query) dynamicTimes(e Evaluation) (first, last int64, ok bool) {
-	expr, err := q.resolve(e)
-	if err != nil {
-		return 0, 0, false // The server gives the same error.
-	}
-	first, last = promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: e.Start, End: e.End, Interval: e.Step, LookbackDelta: e.lookback()})
-	return first, last, first != 0 || last != 0
-}
-
 // resolve parses a query again and puts numbers where duration expressions stand.
-// It changes the expression, which nobody else may hold then.
-func (q *Query) resolve(e Evaluation) (parser.Expr, error) {
-	expr, err := q.parse(q.Text)
-	if err != nil {
-		return nil, err
+// That changes the expression, which therefore is not that of the Query.
+func (q *evaluated) resolve() (parser.Expr, error) {
+	if q.expr == nil && q.err == nil {
+		if q.expr, q.err = q.parse(q.Text); q.err == nil {
+			q.expr, q.err = promql.PreprocessExpr(q.expr, q.at.Start, q.at.End, q.at.Step)
+		}
 	}
-	return promql.PreprocessExpr(expr, e.Start, e.End, e.Step)
+	return q.expr, q.err
 }
 
 // subqueryPoints returns for how many moments the subqueries are evaluated, in
 // all.
-func (q *Query) subqueryPoints(e Evaluation) int {
+func (q *evaluated) subqueryPoints() int {
 	list := q.subqueries
 	if q.dynamic && len(list) > 0 {
-		expr, err := q.resolve(e)
+		expr, err := q.resolve()
 		if err != nil {
 			return 0
 		}
@@ -171,11 +181,11 @@ func (q *Query) subqueryPoints(e Evaluation) int {
 	for _, s := range list {
 		step := s.step
 		if step <= 0 {
-			step = e.subqueryStep()
+			step = q.at.subqueryStep()
 		}
 		span := s.ranges
 		if !s.pinned {
-			span = add(span, e.End.Sub(e.Start))
+			span = add(span, q.at.End.Sub(q.at.Start))
 		}
 		sum += float64(span / step)
 	}

@@ -15,6 +15,7 @@ const (
 	LimitQueryBytes     = "query_bytes"
 	LimitQueryOperators = "query_operators"
 	LimitRegexSize      = "regex_size"
+	LimitRegexCost      = "regex_cost"
 	LimitRequestBytes   = "request_bytes"
 	LimitParameters     = "parameters"
 	LimitDeadline       = "deadline"
@@ -42,7 +43,7 @@ const (
 // Limits returns the name of every limit, in the order of the documentation.
 func Limits() []string {
 	return []string{
-		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
+		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitRegexCost,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
 		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitStepRounding, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
 		LimitFederateSelectors, LimitReadQueries,

@@ -135,7 +135,8 @@ func (s *Ruleset) checkRule(r *Rule, names map[string]struct{}) error {
 func (r *Rule) setsQueryBytes() bool {
 	for _, before := range []Bound{{ModeOff, 1}, {ModeEnforce, 2}} {
 		o := Options{QueryBytes: before}
-		if apply(&o, r.Limits); o.QueryBytes != before {
+		apply(&o, r.Limits)
+		if o.QueryBytes != before {
 			return true
 		}
 	}

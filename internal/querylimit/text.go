@@ -71,7 +71,8 @@ func (s *scan) add(text string) {
 		case c == '"' || c == '\'' || c == '`':
 			end := stringEnd(text, i)
 			if afterTilde || !inBraces {
-				if s.addRegex(text[i:end]); s.regexSize > MaxRegexSize {
+				s.addRegex(text[i:end])
+				if s.regexSize > MaxRegexSize {
 					return // It is refused in any case, and what follows may cost as much.
 				}
 			}

@@ -60,6 +60,7 @@ func (r *MetadataRange) Validate() error {
 // CheckEvaluation looks at when a query is evaluated.
 func (p *Policy) CheckEvaluation(q *Query, e Evaluation, now time.Time) Refusals {
 	var rs Refusals
+	run := q.in(e)
 	if e.Step > 0 {
 		steps := min(e.End.Sub(e.Start)/e.Step, math.MaxInt32)
 		rs = p.checkCount(rs, &counts[countPoints], int(steps)+1)
@@ -67,12 +68,12 @@ func (p *Policy) CheckEvaluation(q *Query, e Evaluation, now time.Time) Refusals
 		rs = p.checkStepRounding(rs, q, e)
 	}
 	if b := p.opts.SubqueryPoints; b.Mode != ModeOff && len(q.subqueries) > 0 {
-		rs = p.checkCount(rs, &counts[countSubqueryPoints], q.subqueryPoints(e))
+		rs = p.checkCount(rs, &counts[countSubqueryPoints], run.subqueryPoints())
 	}
 	if p.opts.Range.Mode == ModeOff && p.opts.Oldest.Mode == ModeOff {
 		return rs
 	}
-	if first, last, ok := q.times(e); ok {
+	if first, last, ok := run.times(); ok {
 		rs = p.checkReach(rs, first, last, now)
 	}
 	return rs

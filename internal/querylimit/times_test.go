@@ -313,7 +313,7 @@ func requireSameReach(t testing.TB, text string, length, step int64) {
 		return
 	}
 	wantFirst, wantLast := promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: e.Start, End: e.End, Interval: e.Step, LookbackDelta: e.Lookback})
-	first, last, ok := q.times(e)
+	first, last, ok := q.in(e).times()
 	if !ok {
 		first, last = 0, 0
 	}

@@ -52,9 +52,14 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
 	})
+	return servePrometheus(t, engine, func() storage.SampleAndChunkQueryable { return store }, parser.Options{ExperimentalDurationExpr: true})
+}
+
+func servePrometheus(t *testing.T, engine promql.QueryEngine, store func() storage.SampleAndChunkQueryable, o parser.Options) *httptest.Server {
+	t.Helper()
 	params := testhelpers.PrepareAPI(t, testhelpers.APIConfig{
 		QueryEngine:       testhelpers.NewLazyLoader(func() promql.QueryEngine { return engine }),
-		Queryable:         testhelpers.NewLazyLoader(func() storage.SampleAndChunkQueryable { return store }),
+		Queryable:         testhelpers.NewLazyLoader(store),
 		ExemplarQueryable: testhelpers.NewLazyLoader(testhelpers.NewEmptyExemplarQueryable),
 		RulesRetriever: testhelpers.NewLazyLoader(func() testhelpers.RulesRetriever {
 			return testhelpers.NewRulesRetrieverWithGroups(testhelpers.FixtureRuleGroups())
@@ -62,7 +67,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		DBDir: "unused",
 	})
 	router := route.New()
-	newAPI(params).Register(router)
+	newAPI(params, o).Register(router)
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", http.StripPrefix("/api/v1", router))
 	srv := httptest.NewServer(mux)
@@ -70,7 +75,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 	return srv
 }
 
-func newAPI(params testhelpers.NewAPIParams) *apiv1.API {
+func newAPI(params testhelpers.NewAPIParams, o parser.Options) *apiv1.API {
 	return apiv1.NewAPI(
 		params.QueryEngine, params.Queryable, nil, nil, params.ExemplarQueryable,
 		func(ctx context.Context) apiv1.ScrapePoolsRetriever { return params.ScrapePoolsRetriever(ctx) },
@@ -84,7 +89,7 @@ func newAPI(params testhelpers.NewAPIParams) *apiv1.API {
 		&apiv1.PrometheusVersion{Version: "3.15.0"},
 		params.NotificationsGetter, params.NotificationsSub, params.Gatherer, params.Registerer,
 		nil, false, nil, false, false, false, false, 5*time.Minute, false, false, nil, nil, apiv1.OpenAPIOptions{},
-		parser.NewParser(parser.Options{ExperimentalDurationExpr: true}),
+		parser.NewParser(o),
 	)
 }
 

@@ -1,0 +1,55 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRegexCostsWhatPrometheusRunsOnEachValue(t *testing.T) {
+	for text, want := range map[string]int{
+		`up`:                                 0,
+		`up{job!="api"}`:                     0,
+		`up{job=~".*",a=~".+",b!~""}`:        0,
+		`up{job=~"api|web",a!~"node-[0-9]"}`: 0,
+		`up{job=~"kube_.+"}`:                 1,
+		`up{job!~"kube_.+",a=~".*-api-.*"}`:  2,
+		`{__name__=~"http_.+"}`:              1,
+		`up{a=~"(?i:prod)-[0-9]+"}`:          1,
+		`up{job=~"[a-z]+[0-9]+"}`:            12,
+		`up{job!~"[a-z]+[0-9]+"} / sum(rate(b{c=~"[a-z]+[0-9]+"}[5m]))`: 24,
+		`label_replace(up, "a", "$1", "b", "[a-z]+[0-9]+")`:             0,
+	} {
+		q, rs, err := NewAnalyzer(0).Expr(newPolicy(t, nil), text)
+		require.NoError(t, err, text)
+		require.NoError(t, rs.Err(), text)
+		require.Equal(t, want, q.regexCost, text)
+	}
+	list, rs, err := NewAnalyzer(0).Selectors(newPolicy(t, nil), []string{`up{job=~"[a-z]+[0-9]{3}"}`})
+	require.NoError(t, err)
+	require.NoError(t, rs.Err())
+	require.Greater(t, list[0].regexCost, 3)
+	rs = newPolicy(t, func(o *Options) { o.RegexCost = Bound{ModeEnforce, 3} }).CheckQueries(list, true)
+	require.ErrorContains(t, rs.Err(), "limit regex_cost: PromQL whose regular expressions take")
+	require.ErrorContains(t, rs.Err(), "docs/limits/regex-cost.md")
+}
+
+func TestQueryWhoseTimesAreComputedIsParsedOnceForEachEvaluation(t *testing.T) {
+	p := newPolicy(t, nil)
+	for text, want := range map[string]int{`max_over_time(rate(a[5m * 2])[range():1m])`: 1, `info(max_over_time(a[1h:1m]))`: 1, `max_over_time(a[1h:1m])`: 0} {
+		q, _, err := NewAnalyzer(0).Expr(p, text)
+		require.NoError(t, err)
+		parsed, parse := 0, q.parse
+		q.parse = func(s string) (parser.Expr, error) {
+			parsed++
+			return parse(s)
+		}
+		require.NoError(t, p.CheckEvaluation(q, steps(time.Hour, time.Minute), testNow).Err())
+		require.Equal(t, want, parsed, text)
+	}
+}
