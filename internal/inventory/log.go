@@ -18,6 +18,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/wlog"
 )
 
+// recordVisitor is called with a record and the bytes that it takes in the log,
+// which are known for segments only.
+type recordVisitor func(rec []byte, size int64) error
+
 // writeAheadLog is a log on disk: the newest checkpoint and the segments after it.
 type writeAheadLog struct {
 	dir        string
@@ -50,7 +54,7 @@ func findLog(path string) (*writeAheadLog, error) {
 }
 
 // eachOfCheckpoint calls visit with every record of the checkpoint.
-func (l *writeAheadLog) eachOfCheckpoint(ctx context.Context, visit func(rec []byte) error) error {
+func (l *writeAheadLog) eachOfCheckpoint(ctx context.Context, visit recordVisitor) error {
 	if l.checkpoint == "" {
 		return nil
 	}
@@ -63,7 +67,7 @@ func (l *writeAheadLog) eachOfCheckpoint(ctx context.Context, visit func(rec []b
 // eachOfSegments calls visit with every record after the checkpoint. torn is set
 // if the last segment ends in something that is no record, as after a crash; a
 // server cuts it off when it starts.
-func (l *writeAheadLog) eachOfSegments(ctx context.Context, visit func(rec []byte) error) (torn, err error) {
+func (l *writeAheadLog) eachOfSegments(ctx context.Context, visit recordVisitor) (torn, err error) {
 	for n := l.from; n >= 0 && n <= l.last; n++ {
 		err := eachRecord(ctx, visit, wlog.SegmentRange{Dir: l.dir, First: n, Last: n})
 		if corrupt, ok := errors.AsType[*wlog.CorruptionErr](err); ok && n == l.last {
@@ -76,31 +80,21 @@ func (l *writeAheadLog) eachOfSegments(ctx context.Context, visit func(rec []byt
 	return nil, nil
 }
 
-// size is that of the segments after the checkpoint, in bytes.
-func (l *writeAheadLog) size() (int64, error) {
-	var sum int64
-	for n := l.from; n >= 0 && n <= l.last; n++ {
-		info, err := os.Stat(wlog.SegmentName(l.dir, n))
-		if err != nil {
-			return 0, err
-		}
-		sum += info.Size()
-	}
-	return sum, nil
-}
-
-func eachRecord(ctx context.Context, visit func(rec []byte) error, segments wlog.SegmentRange) (err error) {
+func eachRecord(ctx context.Context, visit recordVisitor, segments wlog.SegmentRange) (err error) {
 	r, err := wlog.NewSegmentsRangeReader(segments)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	records := wlog.NewReader(r)
+	end := int64(0)
 	for records.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := visit(records.Record()); err != nil {
+		began := end
+		end = records.Offset()
+		if err := visit(records.Record(), end-began); err != nil {
 			return err
 		}
 	}
@@ -120,7 +114,7 @@ func (d *Directory) readSamples(ctx context.Context, l *writeAheadLog) error {
 		d.samples[s.Ref] = byLabels[hash]
 		return nil
 	})
-	var n int64
+	var n, size int64
 	samples := newSampleReader(func(ref chunks.HeadSeriesRef, t int64, stale bool) {
 		n++
 		// Samples of series that are not in the log any more are none of the head.
@@ -129,11 +123,18 @@ func (d *Directory) readSamples(ctx context.Context, l *writeAheadLog) error {
 			d.newest = max(d.newest, t)
 		}
 	})
-	read := func(rec []byte) error { return errors.Join(series(rec), samples.read(rec)) }
+	read := func(rec []byte, bytes int64) error {
+		before := n
+		err := errors.Join(series(rec, bytes), samples.read(rec))
+		if n > before {
+			size += bytes
+		}
+		return err
+	}
 	if err := l.eachOfCheckpoint(ctx, read); err != nil {
 		return err
 	}
-	n = 0
+	n, size = 0, 0
 	torn, err := l.eachOfSegments(ctx, read)
 	if err != nil {
 		return err
@@ -141,11 +142,11 @@ func (d *Directory) readSamples(ctx context.Context, l *writeAheadLog) error {
 	if torn != nil {
 		d.Note = "it ends in a record that was not completed, and was read up to it: " + torn.Error()
 	}
-	size, err := l.size()
-	if err == nil && n > 0 {
+	if n > 0 {
+		// Without the labels of new series: a short log has little else.
 		d.WALBytesPerSample = float64(size) / float64(n)
 	}
-	return err
+	return nil
 }
 
 // sampleReader finds the times of samples in records.
@@ -214,10 +215,10 @@ func (d *Directory) eachOfLog(ctx context.Context, visit func(Series) error) err
 }
 
 // seriesReader finds the series in records. Their labels are not copied.
-func seriesReader(visit func(record.RefSeries) error) func(rec []byte) error {
+func seriesReader(visit func(record.RefSeries) error) recordVisitor {
 	decoder := record.NewDecoder(nil, promslog.NewNopLogger())
 	var series []record.RefSeries
-	return func(rec []byte) (err error) {
+	return func(rec []byte, _ int64) (err error) {
 		if decoder.Type(rec) != record.Series {
 			return nil
 		}
