@@ -38,7 +38,9 @@ const (
 // An operator tries the patched build on a data directory of upstream's release,
 // goes back, and comes again, with clean stops and with kills. Each build finds
 // every sample that the other wrote: floats, native histograms of every kind,
-// exemplars and samples out of order, in blocks, in the WAL and in the WBL.
+// exemplars, samples out of order and deletions, in the head's chunks, the WAL and
+// the WBL. All of it is too young for a block, as a checkpoint would rightly drop
+// exemplars; blocks change hands in TestTheBuildAnswersAsUpstreamDoes.
 func TestOneDataDirectoryGoesBackAndForthBetweenTheBuilds(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	begin := time.Now().Add(-4 * time.Hour).Truncate(time.Minute)
