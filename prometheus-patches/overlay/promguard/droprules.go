@@ -93,7 +93,7 @@ func (r *dropRules) load() error {
 	r.generation++
 	r.byName[profile.Name] = dropper
 	r.counters.Show(profile)
-	r.logger.Info("Default drop rules", "source", r.source, "profile", profile.Name, "rules", len(profile.Rules))
+	r.logger.Info("Default drop rules", "from", r.source, "profile", profile.Name, "rules", len(profile.Rules))
 	return nil
 }
 
