@@ -106,11 +106,11 @@ func TestDropRulesOfAFileAreReloadedAndATargetCanOptOut(t *testing.T) {
 	address, err := url.Parse(target.URL)
 	require.NoError(t, err)
 	rules := filepath.Join(t.TempDir(), "rules.yml")
-	write := func(name string) {
-		require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil, `name: own
+	write := func(profile, name string) {
+		require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil, `name: %s
 rules:
-- {id: drop-%s, class: unused, source_labels: [__name__], regex: %s, reason: nobody reads it}
-`, name, name), 0o644))
+- {id: drop-%[2]s, class: unused, source_labels: [__name__], regex: %[2]s, reason: nobody reads it}
+`, profile, name), 0o644))
 	}
 	config := fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s}
@@ -120,7 +120,7 @@ scrape_configs:
 - {job_name: mistaken, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: none}}]}
 - {job_name: minimal, static_configs: [{targets: [%[1]q], labels: {__promguard_drop_rules__: minimal}}]}
 `, address.Host)
-	write("unread")
+	write("own", "unread")
 	p := prometheus(t, t.TempDir(), config, "--guard.drop-rules="+rules, "--web.enable-lifecycle")
 	jobs := func(series string) string {
 		return get(t, p.url+"/api/v1/label/job/values?match[]="+url.QueryEscape(series)).body
@@ -147,7 +147,7 @@ scrape_configs:
 
 	// Series that the scrapes know are judged by the new rules, although nothing
 	// else has changed.
-	write("late")
+	write("own", "late")
 	require.Equal(t, http.StatusOK, reload())
 	dropped := map[string]string{"profile": "own", "rule": "drop-late", "scrape_job": "judged"}
 	require.Eventually(t, func() bool {
@@ -156,6 +156,13 @@ scrape_configs:
 	}, 20*time.Second, 200*time.Millisecond)
 	require.Equal(t, 1.0, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"profile": "own", "rule": "drop-late", "class": "unused"}))
 	require.Zero(t, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"rule": "drop-unread"}))
+
+	write("renamed", "late")
+	require.Equal(t, http.StatusOK, reload())
+	require.Eventually(t, func() bool {
+		return strings.Contains(get(t, p.url+"/api/v1/targets").body, `"__promguard_drop_rules__":"renamed"`)
+	}, 20*time.Second, 200*time.Millisecond)
+	require.Equal(t, 1, strings.Count(p.out.String(), "A target names drop rules that there are not"), "nobody named what was renamed")
 
 	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=none.yml").CombinedOutput()
 	require.Error(t, err)

@@ -30,6 +30,7 @@ func (f *Flags) DropRules(logger *slog.Logger, reg prometheus.Registerer) (scrap
 		logger:   logger,
 		counters: relabel.NewCounters(reg),
 		byName:   map[string]*relabel.Dropper{},
+		former:   map[string]struct{}{},
 		unknown:  map[string]struct{}{},
 	}
 	f.dropRules = r
@@ -64,6 +65,9 @@ type dropRules struct {
 	generation int
 	// byName has the rules in force and what else was asked for.
 	byName map[string]*relabel.Dropper
+	// former has the names that the rules in force had before. Targets found
+	// earlier have them until they are found again.
+	former map[string]struct{}
 	// unknown has the pools whose targets named a profile that there is not.
 	unknown map[string]struct{}
 }
@@ -88,6 +92,7 @@ func (r *dropRules) load() error {
 		}
 		r.counters.Hide(r.inForce.Profile())
 		delete(r.byName, r.inForce.Profile().Name)
+		r.former[r.inForce.Profile().Name] = struct{}{}
 	}
 	r.inForce = dropper
 	r.generation++
@@ -122,6 +127,9 @@ func (r *dropRules) named(profile, scrapeJob string) *relabel.Dropper {
 	}
 	if d, ok := r.byName[profile]; ok {
 		return d
+	}
+	if _, ok := r.former[profile]; ok {
+		return r.inForce
 	}
 	p, err := relabel.ProfileByName(profile)
 	if err == nil {
