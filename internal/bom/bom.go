@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bom, bill of materials, says what Go binaries are made of: the modules that the
-// linker put in, each with its licences; as text for people, and as an SPDX
-// document for tools.
+// Package bom writes bills of materials: what Go binaries are made of, which are
+// the modules that the linker put in, each with its licences; as text for people,
+// and as an SPDX document for tools.
 //
 // It reads the binaries themselves and the module cache, and asks no network
 // for what is there.
