@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -36,36 +38,94 @@ type Facts struct {
 	NoAPI string
 	// Secret is set if it wants credentials, so that it told nothing.
 	Secret bool
+
+	answered question // what it has an answer to, be it that it does not know
+	strange  int      // the status of what it has in place of build information; 0 if nothing
 }
 
 // asker sends GET requests to paths below the root of a server.
 type asker func(ctx context.Context, path, query string) (answer, error)
 
+// question is one of those that a server is asked, or a set of them.
+type question uint8
+
+const (
+	askedBuild question = 1 << iota
+	askedFlags
+	askedFeatures
+	askedStart
+	askedStep
+
+	askedAll = askedBuild | askedFlags | askedFeatures | askedStart | askedStep
+)
+
 // subqueryStep is answered with the step of a subquery that has none, in seconds.
 // It reads no series.
 const subqueryStep = "(max_over_time(vector(time())[1h:]) - min_over_time(vector(time())[1h:])) / (count_over_time(vector(1)[1h:]) - 1)"
 
-// askFacts asks a server what it is. An error means that it went away meanwhile.
-func askFacts(ctx context.Context, ask asker) (*Facts, error) {
-	f := &Facts{}
-	a, err := ask(ctx, apiPrefix+"status/buildinfo", "")
-	if err != nil {
-		return nil, err
+// questions are what a server is asked. The answer to the first decides what the
+// others mean.
+var questions = []struct {
+	question
+
+	path, query string
+	note        func(*Facts, answer)
+}{
+	{askedBuild, "status/buildinfo", "", (*Facts).noteBuild},
+	{askedFlags, "status/flags", "", (*Facts).noteFlags},
+	{askedFeatures, "features", "", (*Facts).noteFeatures},
+	{askedStart, "status/runtimeinfo", "", (*Facts).noteStart},
+	{askedStep, "query", url.Values{"query": {subqueryStep}}.Encode(), (*Facts).noteStep},
+}
+
+// askFacts asks a server what it is. What it has no answer to now, since it is
+// overloaded or went away, stays as it was before. The error says so.
+func askFacts(ctx context.Context, ask asker, before Facts) (*Facts, error) {
+	f, answers, errs := before, make([]answer, len(questions)), make([]error, len(questions))
+	put := func(i int) { answers[i], errs[i] = ask(ctx, apiPrefix+questions[i].path, questions[i].query) }
+	put(0)
+	if errs[0] != nil {
+		return &f, errs[0]
 	}
-	var build struct{ Application, Version, Revision, GoVersion string }
-	switch {
-	case a.code == http.StatusUnauthorized || a.code == http.StatusForbidden:
-		f.Secret = true
-		return f, nil
-	case a.data(&build):
-		f.Application, f.Version = build.Application, build.Version
-		f.Kind = kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
-	case !a.isEnvelope():
-		if err := f.findAPI(ctx, ask, a.code); err != nil || f.NoAPI != "" {
-			return f, err
+	if answers[0].isSecret() { // Rather than asking five times.
+		f.Secret, f.answered = true, askedAll
+		return &f, nil
+	}
+	var wg sync.WaitGroup // A query may wait for others, and what is asked beside it need not.
+	for i := 1; i < len(questions); i++ {
+		wg.Go(func() { put(i) })
+	}
+	wg.Wait()
+	for i, q := range questions {
+		switch a := answers[i]; {
+		case errs[i] != nil:
+		case a.isInconclusive():
+			errs[i] = fmt.Errorf("status %d at %s", a.code, apiPrefix+q.path)
+		default:
+			f.answered |= q.question
+			if a.isOfServer() {
+				q.note(&f, a)
+			}
 		}
 	}
-	return f, errors.Join(f.askFlags(ctx, ask), f.askFeatures(ctx, ask), f.askStarted(ctx, ask), f.askSubqueryStep(ctx, ask))
+	return &f, errors.Join(errs...)
+}
+
+type buildInfo struct{ Application, Version, Revision, GoVersion string }
+
+func (f *Facts) noteBuild(a answer) {
+	var build buildInfo
+	if !a.data(&build) {
+		build = buildInfo{} // As far as it was decoded.
+	}
+	kind := kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
+	if kind == "" && build.Application == f.Application && build.Version == f.Version {
+		kind = f.Kind // Its flags told.
+	}
+	f.Application, f.Version, f.Kind, f.Secret = build.Application, build.Version, kind, false
+	if f.strange = 0; !a.isEnvelope() {
+		f.strange = a.code
+	}
 }
 
 // kindOf returns the kind that build information stands for. Thanos says of itself
@@ -88,24 +148,10 @@ func kindOf(application, version string, built bool) Kind {
 	return "" // A build from a branch, or something that nobody here knows.
 }
 
-// findAPI finds out whether a server without build information has the API: a
-// gateway may let queries through and nothing else.
-func (f *Facts) findAPI(ctx context.Context, ask asker, code int) error {
-	a, err := ask(ctx, apiPrefix+"query", url.Values{"query": {"vector(1)"}}.Encode())
-	if err != nil {
-		return err
-	}
-	if !a.isEnvelope() && a.code != http.StatusUnauthorized && a.code != http.StatusForbidden {
-		f.NoAPI = "it answers " + strconv.Itoa(code) + " at " + apiPrefix + "status/buildinfo and " + strconv.Itoa(a.code) + " at " + apiPrefix + "query"
-	}
-	return nil
-}
-
-func (f *Facts) askFlags(ctx context.Context, ask asker) error {
-	a, err := ask(ctx, apiPrefix+"status/flags", "")
-	flags := map[string]string{}
-	if err != nil || !a.data(&flags) {
-		return err
+func (f *Facts) noteFlags(a answer) {
+	var flags map[string]string
+	if !a.data(&flags) {
+		flags = nil
 	}
 	duration := func(name string) time.Duration {
 		d, err := model.ParseDuration(flags[name])
@@ -115,43 +161,46 @@ func (f *Facts) askFlags(ctx context.Context, ask asker) error {
 		return time.Duration(d)
 	}
 	f.Lookback, f.QueryTimeout = duration("query.lookback-delta"), duration("query.timeout")
-	if n, err := strconv.Atoi(flags["query.max-samples"]); err == nil {
-		f.MaxSamples = n
+	f.MaxSamples, _ = strconv.Atoi(flags["query.max-samples"])
+	// A Thanos that was not built by its makers tells no version.
+	if _, thanos := flags["query.replica-label"]; thanos && f.Kind == "" && f.Application == "" {
+		f.Kind = KindThanos
 	}
-	return nil
 }
 
-func (f *Facts) askFeatures(ctx context.Context, ask asker) error {
-	a, err := ask(ctx, apiPrefix+"features", "")
-	if err != nil || a.data(&f.Features) {
-		return err
+func (f *Facts) noteFeatures(a answer) {
+	var list map[string]map[string]bool // A new one: others may read the old one.
+	if !a.data(&list) {
+		list = nil
 	}
-	f.Features = nil // As far as it was decoded.
-	return nil
+	f.Features = list
 }
 
-func (f *Facts) askStarted(ctx context.Context, ask asker) error {
-	a, err := ask(ctx, apiPrefix+"status/runtimeinfo", "")
+func (f *Facts) noteStart(a answer) {
 	var info struct{ StartTime time.Time }
-	if err == nil && a.data(&info) {
-		f.Started = info.StartTime
+	if !a.data(&info) {
+		info.StartTime = time.Time{}
 	}
-	return err
+	f.Started = info.StartTime
 }
 
-func (f *Facts) askSubqueryStep(ctx context.Context, ask asker) error {
-	a, err := ask(ctx, apiPrefix+"query", url.Values{"query": {subqueryStep}}.Encode())
+// noteStep notes the step, and whether a server without build information has the
+// API: a gateway may let queries through and nothing else.
+func (f *Facts) noteStep(a answer) {
+	f.SubqueryStep = 0
+	if f.NoAPI = ""; f.strange != 0 && !a.isEnvelope() {
+		f.NoAPI = fmt.Sprintf("it answers %d at %sstatus/buildinfo and %d at %squery", f.strange, apiPrefix, a.code, apiPrefix)
+	}
 	var data struct {
 		Result []struct{ Value [2]any }
 	}
-	if err != nil || !a.data(&data) || len(data.Result) != 1 {
-		return err
+	if !a.data(&data) || len(data.Result) != 1 {
+		return
 	}
 	text, _ := data.Result[0].Value[1].(string)
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && !math.IsInf(seconds, 0) { // Nor NaN.
 		f.SubqueryStep = time.Duration(math.Round(seconds*1000)) * time.Millisecond
 	}
-	return nil
 }
 
 // data decodes the data of a successful answer.
@@ -168,4 +217,30 @@ func (a answer) data(into any) bool {
 func (a answer) isEnvelope() bool {
 	var envelope struct{ Status string }
 	return json.Unmarshal(a.body, &envelope) == nil && (envelope.Status == "success" || envelope.Status == "error")
+}
+
+func (a answer) isSecret() bool {
+	return a.code == http.StatusUnauthorized || a.code == http.StatusForbidden
+}
+
+// isInconclusive reports whether the answer says nothing of what the server is: it,
+// or what is before it, is overloaded or broken, or sends clients elsewhere.
+func (a answer) isInconclusive() bool {
+	switch a.code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented:
+		return false
+	}
+	return a.code/100 == 3 || a.code/100 == 5
+}
+
+// isOfServer reports whether the answer is what was asked for, or says that there
+// is no such thing. Other errors are about the request.
+func (a answer) isOfServer() bool {
+	switch a.code {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented:
+		return true
+	}
+	return a.code/100 == 2
 }

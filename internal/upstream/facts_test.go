@@ -31,6 +31,8 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 		"Mimir, not named":              {KindPrometheus, with(base, build, success(`{"application":"Grafana Mimir","version":"2.17.0"}`)), "it is Grafana Mimir 2.17.0, and --upstream.kind is prometheus.*use --upstream.kind=mimir", ""},
 		"Thanos, not named":             {KindPrometheus, with(base, build, success(`{"version":"0.40.1","revision":"a","goVersion":"go1.26"}`)), "use --upstream.kind=thanos", ""},
 		"VictoriaMetrics, not named":    {KindPrometheus, with(base, build, success(`{"version":"2.24.0"}`)), "it is VictoriaMetrics, .*use --upstream.kind=victoriametrics", ""},
+		"Thanos without a version":      {KindPrometheus, with(base, build, success(`{"version":"","revision":"","goVersion":"go1.26"}`), "/api/v1/status/flags", success(`{"query.replica-label":"","query.lookback-delta":"0s"}`)), "it is Thanos, and .*use --upstream.kind=thanos", ""},
+		"the same, named":               {KindThanos, with(base, build, success(`{"version":"","revision":"","goVersion":"go1.26"}`), "/api/v1/status/flags", success(`{"query.replica-label":""}`)), "", ""},
 		"a branch of Thanos":            {KindThanos, with(base, build, success(`{"version":"main-abc","revision":"a"}`)), "", ""},
 		"something else":                {KindPrometheus, with(base, build, success(`{"application":"Chronosphere","version":"1"}`)), "", ""},
 		"nothing to say":                {KindPrometheus, with(base, build, success(`["/api/v1/status/buildinfo?"]`)), "", ""},
@@ -40,6 +42,9 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 		"which is off":                  {KindPrometheus, with(base, "/api/v1/features", success(`{"promql_functions":{"guess":false}}`)), "", ""},
 		"syntax that is not known":      {KindPrometheus, with(base, "/api/v1/features", success(`{"promql":{"a":true,"b":true},"promql_operators":{"c":true,"d":true}}`)), "its PromQL has a, b, c and 1 more", ""},
 		"no API at this path":           {KindPrometheus, map[string]string{"/-/ready": "ok"}, "it answers 404 at /api/v1/status/buildinfo and 404 at /api/v1/query, .*--web.route-prefix", ""},
+		"a page at every path":          {KindPrometheus, with(nil, "/api/v1/status/buildinfo", "<html>", "/api/v1/query", "<html>"), "it answers 200 at", ""},
+		"a path of VictoriaMetrics":     {KindVictoriaMetrics, with(nil, "/api/v1/status/buildinfo", "400 unsupported path", "/api/v1/query", "400 unsupported path"), "it answers 400 at", ""},
+		"a redirect":                    {KindPrometheus, with(nil, "/-/ready", "ok", "/api/v1/status/buildinfo", "302 ", "/api/v1/query", "302 "), "", ""},
 		"a gateway that passes queries": {KindPrometheus, map[string]string{"/api/v1/query": base["/api/v1/query"]}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,14 +112,14 @@ func TestWhatChangesBehindARunningGuardIsToldOnce(t *testing.T) {
 
 func TestLimitsAreJudgedByWhatTheServersDo(t *testing.T) {
 	p := newTestPool(t, KindPrometheus, ProbeRequire, "http://a", "http://b")
-	require.Equal(t, Assumptions{5 * time.Minute, time.Minute}, p.Assumed())
+	require.Equal(t, Assumptions{Lookback: 5 * time.Minute, SubqueryStep: time.Minute}, p.Assumed())
 	p.serve("a", with(healthy(1), "/api/v1/status/flags", success(`{"query.lookback-delta":"1m"}`)))
 	require.NoError(t, p.Check(t.Context()))
-	require.Equal(t, Assumptions{time.Minute, time.Minute}, p.Assumed())
+	require.Equal(t, Assumptions{Lookback: 5 * time.Minute, SubqueryStep: time.Minute}, p.Assumed(), "the other one may have the defaults")
 	p.serve("b", with(healthy(1), "/api/v1/status/flags", success(`{"query.lookback-delta":"7m","query.timeout":"1m"}`),
 		"/api/v1/query", success(`{"resultType":"vector","result":[{"metric":{},"value":[0,"15.0000001"]}]}`)))
 	require.NoError(t, p.Check(t.Context()))
-	require.Equal(t, Assumptions{7 * time.Minute, 15 * time.Second}, p.Assumed(), "those that make a query read most")
+	require.Equal(t, Assumptions{Lookback: 7 * time.Minute, SubqueryStep: 15 * time.Second}, p.Assumed(), "those that make a query read most")
 	require.InDelta(t, 420, testutil.ToFloat64(p.metrics.lookback), 0)
 }
 
@@ -130,7 +135,7 @@ func TestOddAnswersTellNothing(t *testing.T) {
 		}
 		p.serve("a", answers)
 		require.NoError(t, p.Check(t.Context()), text)
-		require.Equal(t, Assumptions{5 * time.Minute, time.Minute}, p.Assumed(), text)
+		require.Equal(t, Assumptions{Lookback: 5 * time.Minute, SubqueryStep: time.Minute}, p.Assumed(), text)
 	}
 }
 

@@ -4,7 +4,6 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -20,20 +18,12 @@ const (
 	lookEvery        = 5 * time.Second
 	lookEveryUnready = time.Second
 	lookTimeout      = 4 * time.Second
-	// newestEvery is how often to ask for the newest sample: the server gathers
-	// all of its metrics for it, as for a scrape.
-	newestEvery = 15 * time.Second
-	// factsEvery is how often to ask again what a server is.
-	factsEvery = time.Minute
 )
 
 const apiPrefix = "/api/v1/"
 
-// maxAnswer bounds what is read of an answer, and maxMetrics of /metrics.
-const (
-	maxAnswer  = 1 << 20
-	maxMetrics = 64 << 20
-)
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 1 << 20
 
 // answer is what a server said.
 type answer struct {
@@ -63,59 +53,23 @@ func (p *Pool) open(ctx context.Context, s *Server, path, query string) (*http.R
 	return p.transport.RoundTrip(req)
 }
 
-// check looks at a server and notes how it is. The first error is that of a server
-// that does not answer, the second that of one that must not be served.
-func (p *Pool) check(ctx context.Context, s *Server) (away, fatal error) {
+// check looks at a server and notes how it is. The error is that of a server that
+// does not answer.
+func (p *Pool) check(ctx context.Context, s *Server) error {
 	state, detail, err := p.look(ctx, s)
 	if ctx.Err() != nil && err != nil {
-		return err, nil
-	}
-	if err == nil {
-		p.answered(s)
-	}
-	var age newest
-	aged, learned := false, (*Facts)(nil)
-	if state == Ready {
-		if aged = p.due(&s.newestAt, newestEvery) && p.looksAtSamples(); aged {
-			age = p.newestSample(ctx, s)
-		}
-		if p.mode != ProbeOff && p.due(&s.factsAt, factsEvery) {
-			learned = p.learn(ctx, s)
-		}
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.set(s, state, detail, now)
-	if state == Ready {
-		if aged {
-			s.newest, s.newestAt = age, now
-		}
-		if learned != nil {
-			fatal = p.use(s, learned, now)
-		}
-	}
 	p.choose(now)
 	if err != nil {
-		return fmt.Errorf("no answer from %s: %w", s.name, err), nil
+		return fmt.Errorf("no answer from %s: %w", s.name, err)
 	}
-	return nil, fatal
-}
-
-func (p *Pool) answered(s *Server) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.lastAnswer = time.Now()
-}
-
-func (p *Pool) due(last *time.Time, every time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return last.IsZero() || time.Since(*last) >= every
-}
-
-func (p *Pool) looksAtSamples() bool {
-	return !p.Alone() && p.staleAfter > 0 && p.kind == KindPrometheus
+	s.lastAnswer = now
+	return nil
 }
 
 // look asks a server whether it is ready. A server that wants credentials is: it
@@ -173,39 +127,4 @@ func (p *Pool) replay(ctx context.Context, s *Server) (State, string) {
 		return Replaying, ""
 	}
 	return NotReady, ""
-}
-
-// headMaxTime is the metric of Prometheus that tells the newest sample. The API
-// has it as well, in status/tsdb, which goes through all postings for it; and a
-// query would read series.
-const headMaxTime = "prometheus_tsdb_head_max_time_seconds "
-
-// newestSample asks for the newest sample of a server, line by line.
-func (p *Pool) newestSample(ctx context.Context, s *Server) newest {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	res, err := p.open(ctx, s, "/metrics", "")
-	if err != nil {
-		return newest{}
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return newest{}
-	}
-	lines := bufio.NewScanner(io.LimitReader(res.Body, maxMetrics))
-	for lines.Scan() {
-		value, ok := strings.CutPrefix(lines.Text(), headMaxTime)
-		if !ok {
-			continue
-		}
-		seconds, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		switch {
-		case err != nil:
-			return newest{}
-		case seconds < 0: // Of an empty head it is the beginning of time.
-			return newest{known: true}
-		}
-		return newest{known: true, at: time.UnixMilli(int64(seconds * 1000))}
-	}
-	return newest{}
 }

@@ -58,7 +58,7 @@ func (m *metrics) setState(s *Server, is State) {
 func (m *metrics) observe(p *Pool, chosen *Server) {
 	up := false
 	for _, s := range p.servers {
-		m.setState(s, p.effective(s))
+		m.setState(s, s.effective())
 		m.preferred.WithLabelValues(s.name).Set(flag(s == chosen))
 		up = up || s.state != Away && s.state != Unknown
 		switch {
@@ -74,7 +74,7 @@ func (m *metrics) observe(p *Pool, chosen *Server) {
 }
 
 func (m *metrics) learned(s *Server, f *Facts, mismatches []Mismatch) {
-	m.probed.WithLabelValues(s.name).Set(flag(f != nil && !f.Secret))
+	m.probed.WithLabelValues(s.name).Set(flag(f != nil && f.answered&askedBuild != 0 && !f.Secret))
 	for _, name := range mismatchNames() {
 		m.mismatch.WithLabelValues(s.name, name).Set(0)
 	}

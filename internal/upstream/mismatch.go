@@ -37,6 +37,18 @@ const (
 	MismatchVersion = "version"
 )
 
+// shownBy returns the question whose answer shows the mismatch.
+func (m Mismatch) shownBy() question {
+	switch m.Name {
+	case MismatchAgent, MismatchPromQL:
+		return askedFeatures
+	case MismatchPath:
+		return askedStep
+	default:
+		return askedBuild
+	}
+}
+
 func mismatchNames() []string {
 	return []string{MismatchPath, MismatchKind, MismatchAgent, MismatchPromQL, MismatchVersion}
 }

@@ -31,7 +31,8 @@ type Options struct {
 	// for. The zero value does not ask.
 	Probe ProbeMode
 	// StaleAfter is how much older than that of another server the newest sample
-	// of a server may be; 0 does not look. Only servers of Prometheus tell.
+	// of a server may be, at least MinStaleAfter; 0 does not look. Only servers of
+	// Prometheus tell.
 	StaleAfter time.Duration
 	// Registerer takes the metrics. Required.
 	Registerer prometheus.Registerer
@@ -53,9 +54,10 @@ type Pool struct {
 	logger     *slog.Logger
 	metrics    *metrics
 
-	mu      sync.Mutex // guards what servers say of themselves
-	chosen  atomic.Pointer[Server]
-	assumed atomic.Pointer[Assumptions]
+	mu       sync.Mutex // guards what servers say of themselves
+	checking bool       // nothing is chosen until the end of Check
+	chosen   atomic.Pointer[Server]
+	assumed  atomic.Pointer[Assumptions]
 }
 
 // NewPool returns a pool. It asks nothing yet; the first server is read from
@@ -128,12 +130,7 @@ func (p *Pool) Unavailable() *Unavailable {
 }
 
 // Suspect has a server looked at now.
-func (*Pool) Suspect(s *Server) {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (*Pool) Suspect(s *Server) { s.wake.send() }
 
 // Failed notes what a request found out about a server that was taken for ready,
 // before the next look does.
@@ -161,7 +158,8 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 		s.readySince = now
 	}
 	if state != Ready {
-		s.factsAt, s.newestAt, s.newest = time.Time{}, time.Time{}, newest{} // It may come back as another.
+		s.lives++ // It may come back as another.
+		s.newest, s.newestDue, s.factsDue, s.factsWait = newest{}, time.Time{}, time.Time{}, 0
 	}
 	switch {
 	case state != Ready:
@@ -174,6 +172,9 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 // choose finds the server to read from: one that is ready, of several the one
 // that runs longest. It has the fewest gaps, and all guards agree on it.
 func (p *Pool) choose(now time.Time) {
+	if p.checking {
+		return
+	}
 	var best *Server
 	for _, s := range p.servers {
 		if p.Alone() || p.rank(s, now) < unfit && (best == nil || p.before(s, best, now)) {
@@ -198,8 +199,8 @@ func text(s *Server) string {
 // unfit is the rank of a server that cannot be read from.
 const unfit = 3
 
-func (p *Pool) rank(s *Server, now time.Time) int {
-	switch state := p.effective(s); {
+func (*Pool) rank(s *Server, now time.Time) int {
+	switch state := s.effective(); {
 	case state == Ready && now.Sub(s.readySince) >= settleAfter:
 		return 0
 	case state == Ready:
@@ -239,16 +240,18 @@ func (p *Pool) LastAnswer() time.Time {
 	return slices.MaxFunc(p.servers, func(a, b *Server) int { return a.lastAnswer.Compare(b.lastAnswer) }).lastAnswer
 }
 
-// Check looks at every server once. It returns the error of the first if none
-// answers, or that of a server which is not what the guard takes it for.
+// Check looks at every server once, before any request is sent. It returns the error
+// of the first if none answers, or that of a server which is not what the guard takes
+// it for.
 func (p *Pool) Check(ctx context.Context) error {
+	p.setChecking(true)
+	defer p.setChecking(false)
 	errs := make([]error, len(p.servers))
 	var g errgroup.Group
 	for i, s := range p.servers {
 		g.Go(func() error {
-			var fatal error
-			errs[i], fatal = p.check(ctx, s)
-			return fatal
+			errs[i] = p.check(ctx, s)
+			return p.study(ctx, s)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -260,17 +263,30 @@ func (p *Pool) Check(ctx context.Context) error {
 	return errs[0]
 }
 
+func (p *Pool) setChecking(checking bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checking = checking
+	p.choose(time.Now())
+}
+
 // Run looks at the servers until ctx is done. It returns earlier with an error if
 // a server that had not answered before is not what the guard takes it for.
 func (p *Pool) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range p.servers {
-		g.Go(func() error { return p.watch(ctx, s) })
+		g.Go(func() error {
+			p.watch(ctx, s)
+			return nil
+		})
+		g.Go(func() error { return p.ask(ctx, s) })
 	}
 	return g.Wait()
 }
 
-func (p *Pool) watch(ctx context.Context, s *Server) error {
+// watch looks at a server. It asks nothing that can take long, so that a server that
+// is ready no more is left in time.
+func (p *Pool) watch(ctx context.Context, s *Server) {
 	for {
 		timer := time.NewTimer(p.pause(s))
 		select {
@@ -280,10 +296,23 @@ func (p *Pool) watch(ctx context.Context, s *Server) error {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
+			return
+		}
+		_ = p.check(ctx, s) // It is noted and logged.
+		s.looked.send()
+	}
+}
+
+// ask asks a server, after looks, what is due.
+func (p *Pool) ask(ctx context.Context, s *Server) error {
+	for {
+		select {
+		case <-s.looked:
+		case <-ctx.Done():
 			return nil
 		}
-		if _, fatal := p.check(ctx, s); fatal != nil {
-			return fatal
+		if err := p.study(ctx, s); err != nil {
+			return err
 		}
 	}
 }

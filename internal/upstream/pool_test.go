@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,8 +50,10 @@ func (f *fleet) RoundTrip(req *http.Request) (*http.Response, error) {
 	code := http.StatusOK
 	if !ok {
 		code, body = http.StatusNotFound, "404 page not found"
-	} else if rest, ok := strings.CutPrefix(body, "503 "); ok {
-		code, body = http.StatusServiceUnavailable, rest
+	} else if status, rest, ok := strings.Cut(body, " "); ok {
+		if n, err := strconv.Atoi(status); err == nil {
+			code, body = n, rest
+		}
 	}
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
@@ -85,7 +88,8 @@ func healthy(startMinute int) map[string]string {
 }
 
 func with(base map[string]string, pairs ...string) map[string]string {
-	out := maps.Clone(base)
+	out := map[string]string{}
+	maps.Copy(out, base)
 	for i := 0; i < len(pairs); i += 2 {
 		out[pairs[i]] = pairs[i+1]
 	}

@@ -4,6 +4,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,8 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/promguard/promguard/internal/querylimit"
 )
+
+// factsEvery is how often to ask again what a server is. After questions without an
+// answer it is asked sooner, at first at the next look.
+const factsEvery = time.Minute
 
 // ProbeMode says what to do about a server that is not what the guard takes it
 // for.
@@ -40,29 +47,29 @@ func ParseProbeMode(s string) (ProbeMode, error) {
 type Assumptions struct {
 	// Lookback is how old a sample may be to count, and SubqueryStep the step of
 	// a subquery without one, of a request that does not say. Of several servers
-	// they are those that make a query read most.
+	// they are those that make a query read most. What a server does not tell is as
+	// in Prometheus.
 	Lookback, SubqueryStep time.Duration
+	// StepOfRequest is set if a subquery without a step has that of the request,
+	// where that has one.
+	StepOfRequest bool
 }
 
 // Assumed returns what is known, and Prometheus's defaults until then.
 func (p *Pool) Assumed() Assumptions { return *p.assumed.Load() }
 
 func (p *Pool) assume() {
-	var a Assumptions
-	for _, s := range p.servers {
-		if s.facts == nil {
-			continue
+	a := Assumptions{StepOfRequest: p.kind == KindVictoriaMetrics}
+	for i, s := range p.servers {
+		var f Facts
+		if s.facts != nil {
+			f = *s.facts
 		}
-		a.Lookback = max(a.Lookback, s.facts.Lookback)
-		if step := s.facts.SubqueryStep; step > 0 && (a.SubqueryStep == 0 || step < a.SubqueryStep) {
+		step := cmp.Or(f.SubqueryStep, querylimit.DefaultSubqueryStep)
+		if i == 0 || step < a.SubqueryStep {
 			a.SubqueryStep = step
 		}
-	}
-	if a.Lookback == 0 {
-		a.Lookback = querylimit.DefaultLookback
-	}
-	if a.SubqueryStep == 0 {
-		a.SubqueryStep = querylimit.DefaultSubqueryStep
+		a.Lookback = max(a.Lookback, cmp.Or(f.Lookback, querylimit.DefaultLookback))
 	}
 	p.assumed.Store(&a)
 	p.metrics.lookback.Set(a.Lookback.Seconds())
@@ -83,33 +90,78 @@ func (e *MismatchError) Error() string {
 	return e.Server + ": " + strings.Join(texts, "; ")
 }
 
-// learn asks a server what it is, or returns nil if it does not answer.
-func (p *Pool) learn(ctx context.Context, s *Server) *Facts {
-	ctx, cancel := context.WithTimeout(ctx, 2*lookTimeout)
+// study asks a server that is ready what is due: its newest sample, and what it is.
+// The error is that of one that must not be served.
+func (p *Pool) study(ctx context.Context, s *Server) error {
+	p.mu.Lock()
+	now, lives, before := time.Now(), s.lives, Facts{}
+	aged := s.state == Ready && p.looksAtSamples() && !now.Before(s.newestDue)
+	learned := s.state == Ready && p.mode != ProbeOff && !now.Before(s.factsDue)
+	if s.facts != nil {
+		before = *s.facts
+	}
+	p.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	f, err := askFacts(ctx, func(ctx context.Context, path, query string) (answer, error) { return p.get(ctx, s, path, query) })
-	if err != nil {
+	var g errgroup.Group
+	if aged {
+		g.Go(func() error {
+			age := p.newestSample(ctx, s)
+			return p.note(s, lives, func(now time.Time) error {
+				s.newest, s.newestDue = age, now.Add(newestEvery)
+				p.compare(now)
+				return nil
+			})
+		})
+	}
+	if learned {
+		g.Go(func() error {
+			f, err := askFacts(ctx, p.asks(s), before)
+			return p.note(s, lives, func(now time.Time) error {
+				if s.factsWait = min(max(2*s.factsWait, lookEvery), factsEvery); err == nil {
+					s.factsWait = factsEvery
+				}
+				s.factsDue = now.Add(s.factsWait)
+				return p.use(s, f)
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// note notes what a server said, unless it ceased to be ready since it was asked.
+func (p *Pool) note(s *Server, lives int, how func(now time.Time) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.lives != lives {
 		return nil
 	}
-	return f
+	now := time.Now()
+	err := how(now)
+	p.choose(now)
+	return err
 }
 
 // use notes what a server is. The error is that of one that must not be served,
-// which only the first facts are about: what changes behind a guard that serves is
-// told, and is no reason to serve nobody.
-func (p *Pool) use(s *Server, f *Facts, now time.Time) error {
-	first := s.facts == nil
-	s.facts, s.factsAt = f, now
+// which only the first answer to a question is about: what changes behind a guard
+// that serves is told, and is no reason to serve nobody.
+func (p *Pool) use(s *Server, f *Facts) error {
+	var before question
+	if s.facts != nil {
+		before = s.facts.answered
+	}
+	s.facts = f
 	p.assume()
 	mismatches := f.Mismatches(p.kind)
 	p.metrics.learned(s, f, mismatches)
 	var fatal []Mismatch
 	for _, m := range mismatches {
-		if m.Fatal {
+		if m.Fatal && before&m.shownBy() == 0 {
 			fatal = append(fatal, m)
 		}
 	}
-	if len(fatal) > 0 && first && p.mode == ProbeRequire {
+	if len(fatal) > 0 && p.mode == ProbeRequire {
 		return &MismatchError{s.name, fatal}
 	}
 	if !slices.Equal(mismatches, s.told) {
@@ -121,8 +173,13 @@ func (p *Pool) use(s *Server, f *Facts, now time.Time) error {
 	return nil
 }
 
-// Inspect asks the server at a URL what it is.
+// Inspect asks the server at a URL what it is. The error is that of one that has no
+// answer to a question now.
 func Inspect(ctx context.Context, u *url.URL, transport http.RoundTripper) (*Facts, error) {
-	p, s := &Pool{transport: transport}, newServer(u)
-	return askFacts(ctx, func(ctx context.Context, path, query string) (answer, error) { return p.get(ctx, s, path, query) })
+	p := &Pool{transport: transport}
+	return askFacts(ctx, p.asks(newServer(u)), Facts{})
+}
+
+func (p *Pool) asks(s *Server) asker {
+	return func(ctx context.Context, path, query string) (answer, error) { return p.get(ctx, s, path, query) }
 }

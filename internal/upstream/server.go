@@ -50,26 +50,39 @@ type Server struct {
 	// readySince is when it became ready; zero if it was when first looked at.
 	readySince time.Time
 	lastAnswer time.Time
-	newest     newest
-	newestAt   time.Time // when newest was asked for
-	facts      *Facts
-	factsAt    time.Time  // when facts were asked for; zero to ask again
-	told       []Mismatch // that were logged
+	// lives counts how often it ceased to be ready: what it said before says
+	// nothing of it since.
+	lives int
+	// behind is the newest sample of the other server when that of this one was
+	// much older; zero if it is not stale.
+	behind    time.Time
+	newest    newest
+	newestDue time.Time // when to ask for newest; zero for now
+	facts     *Facts
+	factsDue  time.Time     // when to ask for facts; zero for now
+	factsWait time.Duration // how long was waited after questions without an answer
+	told      []Mismatch    // that were logged
 
-	// wake interrupts the wait for the next look.
-	wake chan struct{}
+	// wake interrupts the wait for the next look, and looked tells that there was
+	// one.
+	wake, looked signal
 }
 
-// newest is the time of the newest sample of a server.
-type newest struct {
-	known bool
-	at    time.Time // zero if it has none
+// signal is a channel of capacity 1.
+type signal chan struct{}
+
+// send never waits: one signal that nobody has taken yet is as good as two.
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
 }
 
 func newServer(u *url.URL) *Server {
 	return &Server{
 		url: u, base: strings.TrimSuffix(u.Path, "/"), raw: strings.TrimSuffix(u.EscapedPath(), "/"),
-		name: u.Redacted(), wake: make(chan struct{}, 1),
+		name: u.Redacted(), wake: make(signal, 1), looked: make(signal, 1),
 	}
 }
 
@@ -83,19 +96,6 @@ func (s *Server) Locate(u *url.URL) {
 		u.RawPath = s.raw + u.EscapedPath()
 	}
 	u.Scheme, u.Host, u.Path = s.url.Scheme, s.url.Host, s.base+u.Path
-}
-
-// effective is the state, with staleness.
-func (p *Pool) effective(s *Server) State {
-	if s.state != Ready || p.staleAfter <= 0 || !s.newest.known {
-		return s.state
-	}
-	for _, other := range p.servers {
-		if other.state == Ready && other.newest.known && other.newest.at.Sub(s.newest.at) > p.staleAfter {
-			return Stale
-		}
-	}
-	return Ready
 }
 
 // Unavailable says that no server can be read from, and why each cannot.
