@@ -24,14 +24,14 @@ const admissionDoc = "https://github.com/promguard/promguard/blob/main/docs/guar
 // admissionClass orders a request by who waits for it.
 func (x *exchange) admissionClass() admission.Class {
 	switch class := x.request.endpoint.Class; {
+	case class == querylimit.ClassBulk: // Whoever asks.
+		return admission.Bulk
 	case x.who.Alert:
 		return admission.Alerts
 	case class == querylimit.ClassQuery:
 		return admission.Panels
 	case class == querylimit.ClassMetadata:
 		return admission.Metadata
-	case class == querylimit.ClassBulk:
-		return admission.Bulk
 	default:
 		return admission.Rest
 	}

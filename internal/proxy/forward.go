@@ -26,7 +26,7 @@ import (
 // uses no proxy from the environment, and leaves compression to the two ends.
 func NewTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           NewDialer().DialContext,
 		TLSHandshakeTimeout:   5 * time.Second,
 		MaxIdleConns:          0, // no bound but the one for the only host
 		MaxIdleConnsPerHost:   100,
@@ -35,6 +35,12 @@ func NewTransport() *http.Transport {
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
 	}
+}
+
+// NewDialer returns what connects to upstream servers. A server that is gone without a
+// word is given up in time for another one.
+func NewDialer() *net.Dialer {
+	return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 }
 
 func (p *Proxy) newReverseProxy() *httputil.ReverseProxy {
@@ -111,6 +117,10 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	for _, name := range droppedHeaders {
 		out.Header.Del(name)
 	}
+	if len(x.warnings) > 0 || x.measuresPlain() {
+		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
+		out.Header.Set("Accept-Encoding", "identity")
+	}
 	if q.remote != nil {
 		x.params = q.rewriteRead(out)
 		x.identity.Rewrite(out.Header, &x.who)
@@ -130,10 +140,6 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Body, out.GetBody = once{}, nil
 	}
 	x.identity.Rewrite(out.Header, &x.who)
-	if len(x.warnings) > 0 || x.measuresPlain() {
-		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
-		out.Header.Set("Accept-Encoding", "identity")
-	}
 	pr.SetXForwarded()
 }
 
@@ -158,6 +164,7 @@ func (once) Close() error             { return nil }
 var (
 	errRedirect = errors.New("redirect")
 	errEncoded  = errors.New("encoded answer")
+	errNoEnd    = errors.New("answer without an end of its own")
 )
 
 // modifyResponse looks at the headers of an answer before they are passed on.
@@ -169,6 +176,9 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
 	}
 	x := exchangeOf(res.Request.Context())
+	if x.request.endpoint.bulk != notBulk && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
+		return errNoEnd // It ends with the connection, so that a part looks whole.
+	}
 	if err := p.limitSize(res, x); err != nil {
 		return err
 	}
@@ -192,7 +202,7 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 		return nil
 	}
 	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && res.Header.Get("Content-Encoding") == snappyEncoding
 	if enforce && l.Max > 0 && !plain {
 		if plain = decode(res); !plain {
 			return errEncoded
@@ -253,6 +263,9 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errEncoded):
 		p.upstreamError(w, reasonEncoded, err, errors.New(
 			"the upstream server compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept: switch compression off there, or set wire_max in place of max"))
+	case errors.Is(err, errNoEnd):
+		p.upstreamError(w, reasonTruncated, err, errors.New(
+			"the upstream server sent an answer that ends with the connection, of which a part would look whole: let it, or the proxy before it, speak HTTP/1.1 with chunked answers"))
 	default:
 		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
 			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))

@@ -38,6 +38,9 @@ func (x *exchange) light() bool {
 	case e.Results == nil:
 		return true // Of what is scraped, or of the text of a query alone.
 	}
+	if len(x.request.all("match[]")) > 0 {
+		return false // The limit bounds the answer, not what a selector reads.
+	}
 	limit, err := strconv.Atoi(x.request.get("limit"))
 	return err == nil && limit > 0 && limit <= lightResults
 }
@@ -48,6 +51,14 @@ func (q *request) lookback(assumed upstream.Assumptions) time.Duration {
 		return q.when.lookback
 	}
 	return assumed.Lookback
+}
+
+// subqueryStep is that of a subquery without one.
+func (q *request) subqueryStep(assumed upstream.Assumptions) time.Duration {
+	if assumed.StepOfRequest && q.when.step > 0 {
+		return q.when.step
+	}
+	return assumed.SubqueryStep
 }
 
 // send sends a request to the server that is read from. If that fails before the

@@ -1,0 +1,156 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/promslog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/upstream"
+)
+
+func TestAlertLiftsNoBoundOfFederation(t *testing.T) {
+	const sent, most = 10, 4
+	held, began := make(chan struct{}), make(chan struct{}, sent)
+	behind := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		began <- struct{}{}
+		<-held
+		fmt.Fprint(w, "x")
+	})
+	g := newGuard(t, behind.URL, nil, opened, func(o *Options) {
+		o.Policy.Admission = admission.DefaultOptions()
+		o.Policy.Admission.Queue = 0
+	})
+	codes := make(chan int, sent)
+	for i := range sent {
+		go func() {
+			req, err := http.NewRequest(http.MethodGet, g.URL+fmt.Sprintf("/federate?match[]=up%d", i), nil)
+			if err != nil {
+				codes <- 0
+				return
+			}
+			req.Header.Set("FromAlert", "true")
+			res, err := g.Client().Do(req)
+			if err != nil {
+				codes <- 0
+				return
+			}
+			res.Body.Close()
+			codes <- res.StatusCode
+		}()
+	}
+	got := map[int]int{}
+	for range sent { // Each is refused or gets to the server, where it stays.
+		select {
+		case <-began:
+		case code := <-codes:
+			got[code]++
+		}
+	}
+	close(held)
+	for range sent - got[http.StatusServiceUnavailable] {
+		got[<-codes]++
+	}
+	require.Equal(t, map[int]int{http.StatusOK: most, http.StatusServiceUnavailable: sent - most}, got)
+}
+
+// serveRaw answers one request by text, and closes the connection.
+func serveRaw(t *testing.T, text string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, text)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return "http://" + l.Addr().String()
+}
+
+func TestBulkAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
+	const part = "Content-Type: text/plain\r\n\r\nup{job=\"a\"} 1\nup{job=\"b\"} "
+	for name, tc := range map[string]struct {
+		head, target string
+		code         int
+	}{
+		"HTTP/1.0":                       {"HTTP/1.0 200 OK\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.1":                       {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.0, with a length":        {"HTTP/1.0 200 OK\r\nContent-Length: 26\r\n", "/federate?match[]=up", 200},
+		"JSON says itself where it ends": {"HTTP/1.0 200 OK\r\n", "/api/v1/query?query=up", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, serveRaw(t, tc.head+part), nil, opened)
+			a := g.get(t, tc.target)
+			require.Equal(t, tc.code, a.code)
+			if tc.code != 200 {
+				requireEnvelope(t, a, "unavailable", "a part would look whole")
+				require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonTruncated))
+			}
+		})
+	}
+}
+
+func TestCompressionAroundARemoteReadIsNotMeasured(t *testing.T) {
+	var accepted string
+	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		accepted = r.Header.Get("Accept-Encoding")
+		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(make([]byte, 1<<20))
+		_ = z.Close()
+	})
+	g := newGuard(t, behind.URL, func(o *querylimit.Options) {
+		o.Responses.Mode = querylimit.ModeEnforce
+		o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: 10_000}
+	}, opened)
+	a := do(t, g.Client(), newRead(t, g.URL, readBody(t, equal("__name__", "up"))))
+	require.Equal(t, "identity", accepted)
+	require.Equal(t, http.StatusServiceUnavailable, a.code)
+	requireEnvelope(t, a, "unavailable", "compressed an answer")
+}
+
+func TestSubqueryTakesTheStepThatTheServerGivesIt(t *testing.T) {
+	for kind, want := range map[Kind]int{KindPrometheus: 200, KindVictoriaMetrics: 422} {
+		behind := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"success"}`) })
+		root, err := url.Parse(behind.URL)
+		require.NoError(t, err)
+		g := newGuard(t, behind.URL, func(o *querylimit.Options) { o.SubqueryPoints.Max = 100 }, func(o *Options) {
+			o.Kind = kind
+			o.Pool = upstream.NewPool(upstream.Options{
+				URLs: []*url.URL{root}, Kind: kind, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
+			})
+		})
+		at := func(step time.Duration) int {
+			return g.get(t, "/api/v1/query_range?start=0&end=1&query=max_over_time(up[1h:])&step="+fmt.Sprint(step.Seconds())).code
+		}
+		require.Equal(t, 200, at(time.Minute), kind)
+		require.Equal(t, want, at(time.Second), kind)
+		require.Equal(t, 200, g.get(t, "/api/v1/query?query=max_over_time(up[1h:])").code, kind)
+	}
+}
