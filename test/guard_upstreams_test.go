@@ -175,7 +175,7 @@ scrape_configs:
     static_configs: [{targets: [`+address+`]}]
 `)
 	eventually(t, "the server has scraped itself", func() bool { return metric(t, scraping.url, "prometheus_tsdb_head_max_time_seconds", nil) > 0 })
-	g := guardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=2s")
+	g := guardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=30s")
 	eventually(t, "reads go to the server that has samples", func() bool { return preferred(t, g, scraping) })
 	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": without.url, "state": "stale"}))
 }

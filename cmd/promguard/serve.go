@@ -145,14 +145,20 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 // newTransport returns what carries requests to the server behind, with TLS and
 // credentials from a file. A client's own Authorization goes before those.
 func newTransport(file string) (http.RoundTripper, error) {
+	return transportWith(file, proxy.NewDialer())
+}
+
+func transportWith(file string, dialer *net.Dialer) (http.RoundTripper, error) {
 	if file == "" {
-		return proxy.NewTransport(), nil
+		t := proxy.NewTransport()
+		t.DialContext = dialer.DialContext
+		return t, nil
 	}
 	c, _, err := httpconfig.LoadHTTPConfigFile(file)
 	if err != nil {
 		return nil, err
 	}
-	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second))
+	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second), httpconfig.WithDialContextFunc(dialer.DialContext))
 }
 
 // waitUpstream looks at the servers behind, and waits for one to answer if it is to.

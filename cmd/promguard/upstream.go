@@ -33,7 +33,7 @@ func (f *upstreamFlags) register(c *kingpin.CmdClause) {
 	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(proxy.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(proxy.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials for the server behind, in the format of Prometheus's HTTP clients.").StringVar(&f.httpConfig)
 	c.Flag("upstream.probe", "What to do about a server behind that is not what the limits take it for: require ends promguard, warn tells, off does not ask.").Default(string(upstream.ProbeRequire)).StringVar(&f.probe)
-	c.Flag("upstream.stale-after", "Read from the other server of an HA pair if the newest sample of this one is that much older; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
+	c.Flag("upstream.stale-after", "Read from the other server of an HA pair if the newest sample of this one is that much older, at least 30s; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
 }
 
 // parse returns the options of a pool, without metrics and logger.
@@ -54,8 +54,8 @@ func (f *upstreamFlags) parse() (o upstream.Options, err error) {
 	if o.Probe, err = upstream.ParseProbeMode(f.probe); err != nil {
 		return o, fmt.Errorf("--upstream.probe: %w", err)
 	}
-	if o.StaleAfter = f.staleAfter; o.StaleAfter < 0 {
-		return o, fmt.Errorf("--upstream.stale-after is %s: use 0s for never, or a positive duration", o.StaleAfter)
+	if o.StaleAfter = f.staleAfter; o.StaleAfter != 0 && o.StaleAfter < upstream.MinStaleAfter {
+		return o, fmt.Errorf("--upstream.stale-after is %s: use 0s for never, or at least %s", o.StaleAfter, upstream.MinStaleAfter)
 	}
 	if o.Transport, err = newTransport(f.httpConfig); err != nil {
 		return o, fmt.Errorf("--upstream.http-config.file: %w", err)
