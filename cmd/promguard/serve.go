@@ -148,6 +148,7 @@ func newTransport(file string) (http.RoundTripper, error) {
 	return transportWith(file, proxy.NewDialer())
 }
 
+// transportWith is newTransport with what connects.
 func transportWith(file string, dialer *net.Dialer) (http.RoundTripper, error) {
 	if file == "" {
 		t := proxy.NewTransport()

@@ -32,7 +32,7 @@ func TestTimeToConnectIsBoundedWithAnyHTTPConfig(t *testing.T) {
 		require.NoError(t, err)
 		req, err := http.NewRequest(http.MethodGet, "http://127.0.0.1:9/", nil)
 		require.NoError(t, err)
-		_, err = transport.RoundTrip(req) //nolint:bodyclose // There is no answer.
+		_, err = transport.RoundTrip(req)
 		require.ErrorIs(t, err, errStop)
 		require.True(t, bounded, "with %q", path)
 	}

@@ -39,6 +39,9 @@ type Facts struct {
 	// Secret is set if it wants credentials, so that it told nothing.
 	Secret bool
 
+	// built and flagged are what build information and flags say of the kind.
+	built, flagged Kind
+
 	answered question // what it has an answer to, be it that it does not know
 	strange  int      // the status of what it has in place of build information; 0 if nothing
 }
@@ -108,6 +111,9 @@ func askFacts(ctx context.Context, ask asker, before Facts) (*Facts, error) {
 			}
 		}
 	}
+	if f.Kind = f.built; f.Kind == "" && f.Application == "" {
+		f.Kind = f.flagged
+	}
 	return &f, errors.Join(errs...)
 }
 
@@ -118,11 +124,8 @@ func (f *Facts) noteBuild(a answer) {
 	if !a.data(&build) {
 		build = buildInfo{} // As far as it was decoded.
 	}
-	kind := kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
-	if kind == "" && build.Application == f.Application && build.Version == f.Version {
-		kind = f.Kind // Its flags told.
-	}
-	f.Application, f.Version, f.Kind, f.Secret = build.Application, build.Version, kind, false
+	f.Application, f.Version, f.Secret = build.Application, build.Version, false
+	f.built = kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
 	if f.strange = 0; !a.isEnvelope() {
 		f.strange = a.code
 	}
@@ -161,10 +164,13 @@ func (f *Facts) noteFlags(a answer) {
 		return time.Duration(d)
 	}
 	f.Lookback, f.QueryTimeout = duration("query.lookback-delta"), duration("query.timeout")
-	f.MaxSamples, _ = strconv.Atoi(flags["query.max-samples"])
-	// A Thanos that was not built by its makers tells no version.
-	if _, thanos := flags["query.replica-label"]; thanos && f.Kind == "" && f.Application == "" {
-		f.Kind = KindThanos
+	f.MaxSamples = 0
+	if n, err := strconv.Atoi(flags["query.max-samples"]); err == nil {
+		f.MaxSamples = n
+	}
+	f.flagged = ""
+	if _, ok := flags["query.replica-label"]; ok { // A build by hand tells no version.
+		f.flagged = KindThanos
 	}
 }
 

@@ -133,6 +133,26 @@ func TestWhatAServerDoesNotTellIsAsInPrometheus(t *testing.T) {
 	require.Equal(t, Assumptions{Lookback: 5 * time.Minute, SubqueryStep: time.Minute}, p.Assumed())
 }
 
+func TestKindThatFlagsToldIsKeptAsLongAsTheyAreNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTestPool(t, KindPrometheus, ProbeWarn, "http://a")
+		mismatch := p.metrics.mismatch.WithLabelValues("http://a", MismatchKind)
+		thanos := with(healthy(1), "/api/v1/status/buildinfo", success(`{"version":"","goVersion":"go1.26"}`), "/api/v1/status/flags", success(`{"query.replica-label":""}`))
+		p.serve("a", thanos)
+		require.NoError(t, p.Check(t.Context()))
+		require.Equal(t, 1.0, testutil.ToFloat64(mismatch))
+		p.run(t)
+		for answer, want := range map[string]float64{"503 ": 1, success(`{"web.listen-address":""}`): 0} {
+			p.serve("a", thanos)
+			time.Sleep(factsEvery + lookEvery)
+			p.serve("a", with(thanos, "/api/v1/status/flags", answer))
+			time.Sleep(factsEvery + lookEvery)
+			synctest.Wait()
+			require.InDelta(t, want, testutil.ToFloat64(mismatch), 0, answer)
+		}
+	})
+}
+
 func TestStartDoesNotWaitForAServerWhoseQueriesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newSlowPool(t, "http://a")
