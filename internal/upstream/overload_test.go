@@ -142,7 +142,7 @@ func TestKindThatFlagsToldIsKeptAsLongAsTheyAreNotThere(t *testing.T) {
 		require.NoError(t, p.Check(t.Context()))
 		require.Equal(t, 1.0, testutil.ToFloat64(mismatch))
 		p.run(t)
-		for answer, want := range map[string]float64{"503 ": 1, success(`{"web.listen-address":""}`): 0} {
+		for answer, want := range map[string]float64{"503 busy": 1, success(`{"web.listen-address":""}`): 0} {
 			p.serve("a", thanos)
 			time.Sleep(factsEvery + lookEvery)
 			p.serve("a", with(thanos, "/api/v1/status/flags", answer))
