@@ -116,24 +116,37 @@ func TestBulkAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
 	}
 }
 
-func TestCompressionAroundARemoteReadIsNotMeasured(t *testing.T) {
-	var accepted string
-	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		accepted = r.Header.Get("Accept-Encoding")
-		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		_, _ = z.Write(make([]byte, 1<<20))
-		_ = z.Close()
-	})
-	g := newGuard(t, behind.URL, func(o *querylimit.Options) {
-		o.Responses.Mode = querylimit.ModeEnforce
-		o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: 10_000}
-	}, opened)
-	a := do(t, g.Client(), newRead(t, g.URL, readBody(t, equal("__name__", "up"))))
-	require.Equal(t, "identity", accepted)
-	require.Equal(t, http.StatusServiceUnavailable, a.code)
-	requireEnvelope(t, a, "unavailable", "compressed an answer")
+func TestCompressionAroundARemoteReadHidesNothingFromItsLimit(t *testing.T) {
+	for _, encoding := range []string{"gzip", "br"} {
+		t.Run(encoding, func(t *testing.T) {
+			var accepted string
+			behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+				accepted = r.Header.Get("Accept-Encoding")
+				w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+				w.Header().Set("Content-Encoding", encoding)
+				z := gzip.NewWriter(w)
+				_, _ = z.Write(make([]byte, 1<<20))
+				_ = z.Close()
+			})
+			g := newGuard(t, behind.URL, func(o *querylimit.Options) {
+				o.Responses.Mode = querylimit.ModeEnforce
+				o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: 10_000}
+			}, opened)
+			res, err := g.Client().Do(newRead(t, g.URL, readBody(t, equal("__name__", "up"))))
+			require.NoError(t, err)
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			require.Equal(t, "identity", accepted)
+			if encoding == "gzip" { // It is decoded, and its bytes count.
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				require.LessOrEqual(t, len(body), 10_000)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+			require.Contains(t, string(body), "compressed an answer")
+		})
+	}
 }
 
 func TestSubqueryTakesTheStepThatTheServerGivesIt(t *testing.T) {
