@@ -232,8 +232,8 @@ func (e *Evidence) period() time.Duration {
 	}
 	first, last := edge(slices.All(minutes)), edge(slices.Backward(minutes))
 	whole := e.Last.Sub(e.First)
-	if middle := time.Duration(max(last-first, 0)) * time.Minute; middle < whole/2 {
-		return middle
+	if middle := last - first; middle < int64(whole/time.Minute)/2 {
+		return time.Duration(max(middle, 0)) * time.Minute
 	}
 	return whole
 }

@@ -30,6 +30,7 @@ func TestLimitsThatATenantOrARuleEnforcesAreDrawnAboveAllThatWasSeen(t *testing.
 	log := aLog(5000, "", 24) + aLog(500, "small", 24)
 	for name, c := range map[string]struct{ policy, then string }{
 		"a tenant":                       {"tenants:\n  small:\n    limits:\n      range: {mode: enforce}\n", "observe 16d"},
+		"a tenant named by a number":     {"tenants:\n  1:\n    limits: &l\n      range: {mode: enforce}\n  2: {limits: *l}\n", "observe 16d"},
 		"a rule for a tenant":            {"rules:\n- name: r\n  match: {tenant: small}\n  limits:\n    range: {mode: enforce}\n", "observe 16d"},
 		"a rule for all":                 {"rules:\n- name: r\n  match: {class: query}\n  limits:\n    range: {mode: enforce}\n", "observe 16d"},
 		"a rule with a value of its own": {"rules:\n- name: r\n  match: {class: query}\n  limits:\n    range: {mode: enforce, max: 31d}\n", "observe 1d13h"},
