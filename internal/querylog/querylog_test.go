@@ -166,7 +166,7 @@ func TestEntriesTellWhatTheLogLeavesOut(t *testing.T) {
 }
 
 func TestQueriesThatFailedInPrometheusAreNoAnswers(t *testing.T) {
-	line := strings.SplitN(upstreamLines, "\n", 2)[0]
+	line, _, _ := strings.Cut(upstreamLines, "\n")
 	for failed, code := range map[string]int{
 		`"query timed out in expression evaluation"`: 503, `"query was canceled in query execution"`: 503,
 		`"query processing would load too many samples into memory"`: 422, `{}`: 422, `null`: 200,

@@ -72,8 +72,12 @@ func TestWhatCannotBeEditedIsRefusedWithItsLine(t *testing.T) {
 
 func TestManyEditsAreWhatOneAfterTheOtherWouldBe(t *testing.T) {
 	edits := []Edit{
-		{[]string{"limits", "range", "max"}, 1, "7d"}, {[]string{"limits", "oldest", "mode"}, 1, "warn"}, {[]string{"limits", "oldest", "max"}, 1, "9d"},
-		{[]string{"limits", "topk", "max"}, 1, "3"}, {[]string{"tenants", "a", "limits", "range", "max"}, 3, "1d"}, {[]string{"tenants", "b", "limits", "topk", "max"}, 3, "4"},
+		{[]string{"limits", "range", "max"}, 1, "7d"},
+		{[]string{"limits", "oldest", "mode"}, 1, "warn"},
+		{[]string{"limits", "oldest", "max"}, 1, "9d"},
+		{[]string{"limits", "topk", "max"}, 1, "3"},
+		{[]string{"tenants", "a", "limits", "range", "max"}, 3, "1d"},
+		{[]string{"tenants", "b", "limits", "topk", "max"}, 3, "4"},
 	}
 	for text, want := range map[string]string{
 		"": "limits:\n  range: {max: 7d}\n  oldest: {mode: warn, max: 9d}\n  topk: {max: 3}\n" +
