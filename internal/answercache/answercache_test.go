@@ -196,7 +196,14 @@ func TestTheServerSaysForHowLongAnAnswerIsGiven(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		ask(t, c, s, "k")
 		require.Equal(t, 2, s.asked)
-		s.header.Set("Age", "15")
+		s.header = http.Header{"Cache-Control": {"max-age=9223372036854775807"}, "Age": {"9223372036854775807"}}
+		ask(t, c, s, "odd")
+		s.header = http.Header{"Age": {"9223372036854775807"}}
+		ask(t, c, s, "odd")
+		_, age = ask(t, c, s, "odd")
+		require.Equal(t, "2147483647", age)
+		s.asked = 2
+		s.header = http.Header{"Cache-Control": {"max-age=30, s-maxage=15"}, "Age": {"15"}}
 		ask(t, c, s, "other")
 		ask(t, c, s, "other")
 		require.Equal(t, 4, s.asked)

@@ -30,20 +30,17 @@ func freshFor(h http.Header) time.Duration {
 	if fresh == forever {
 		return forever
 	}
-	age := h.Get("Age") // It was kept elsewhere before.
-	if age != "" {
-		fresh -= seconds(age)
-	}
-	return time.Duration(min(fresh, math.MaxInt32)) * time.Second
+	fresh -= seconds(h.Get("Age")) // It was kept elsewhere before.
+	return time.Duration(fresh) * time.Second
 }
 
-// seconds returns 0 for what is no number of them.
+// seconds returns 0 for what is no number of them, and not more than sums can hold.
 func seconds(text string) int64 {
 	n, err := strconv.ParseInt(strings.Trim(text, ` "`), 10, 64)
 	if err != nil {
 		return 0
 	}
-	return max(n, 0)
+	return min(max(n, 0), math.MaxInt32)
 }
 
 // variesByKey reports whether an answer varies by nothing but headers that are
