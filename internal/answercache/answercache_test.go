@@ -222,7 +222,7 @@ func begin(t *testing.T, c *Cache, s *server, key string) *http.Response {
 
 func TestAClientThatReadsSlowlyKeepsNobodyFromTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := newCache(nil), &server{body: strings.Replace(success, "a", "old", 1)}
+		c, s := newCache(nil), &server{body: strings.Replace(success, `"a"`, `"old"`, 1)}
 		slow := begin(t, c, s, "k")
 		time.Sleep(time.Second)
 		s.body = success

@@ -122,6 +122,7 @@ func TestSpansInFlightOutliveAReload(t *testing.T) {
 	last := begin(tracer)
 	_, err = m.Apply(promconfig.TracingConfig{}) // Off.
 	require.NoError(t, err)
+	time.Sleep(100 * time.Millisecond) // Long enough for what must not be closed to be closed.
 	slow.End()
 	last.End()
 	m.Close()
