@@ -57,11 +57,13 @@ func (f *suggestFlags) run() error {
 	if err != nil {
 		return err
 	}
-	var evidence *policysuggest.Evidence
-	if err := f.withLogs(func(log io.Reader) error {
-		evidence, err = policysuggest.Gather(log)
+	logs, err := openLogs(f.logs)
+	if err != nil {
 		return err
-	}); err != nil {
+	}
+	defer logs.close()
+	evidence, err := policysuggest.Gather(logs.read())
+	if err != nil {
 		return err
 	}
 	s, err := policysuggest.Suggest(text, evidence, f.opts)
@@ -71,12 +73,14 @@ func (f *suggestFlags) run() error {
 	evidence.WriteEvidence(f.stderr)
 	fmt.Fprintln(f.stderr)
 	s.WriteLines(f.stderr)
+	if err := f.write(string(text), string(s.Text)); err != nil {
+		return err
+	}
 	if !s.Changes() {
 		fmt.Fprintln(f.stderr, "\nNothing is to be changed.")
 		return nil
 	}
-	f.write(string(text), string(s.Text))
-	return f.foretell(before, s)
+	return f.foretell(before, s, logs)
 }
 
 // read returns the policy as it is, which is the default without a file.
@@ -90,40 +94,72 @@ func (f *suggestFlags) read() (*config.Config, []byte, error) {
 	return c, text, err
 }
 
-// withLogs reads all logs as one.
-func (f *suggestFlags) withLogs(do func(io.Reader) error) error {
-	var all []io.Reader
-	for _, path := range f.logs {
-		log, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		all = append(all, log, strings.NewReader("\n")) // The last line may have no end.
-	}
-	return do(io.MultiReader(all...))
+// logFiles are query logs that are read several times, each time as they were when
+// they were opened: a log that is in use grows.
+type logFiles struct {
+	files []*os.File
+	sizes []int64
 }
 
-func (f *suggestFlags) write(before, after string) {
-	if f.output == "file" {
-		fmt.Fprint(f.stdout, after)
-		return
+func openLogs(paths []string) (*logFiles, error) {
+	l := &logFiles{}
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.files = append(l.files, file)
+		info, err := file.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no regular file, and the log is read several times: write it to a file first", path)
+		}
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.sizes = append(l.sizes, info.Size())
 	}
-	fmt.Fprint(f.stdout, linediff.Unified(f.policy, f.policy, before, after))
+	return l, nil
+}
+
+// read returns all logs as one, from the beginning.
+func (l *logFiles) read() io.Reader {
+	var all []io.Reader
+	for i, file := range l.files {
+		all = append(all, io.NewSectionReader(file, 0, l.sizes[i]), strings.NewReader("\n")) // The last line may have no end.
+	}
+	return io.MultiReader(all...)
+}
+
+func (l *logFiles) close() {
+	for _, file := range l.files {
+		_ = file.Close() // It was only read.
+	}
+}
+
+// write writes the file, changed or not: who puts it in the place of the old one
+// must not lose that. There is no diff of what is equal.
+func (f *suggestFlags) write(before, after string) error {
+	if f.output != "file" {
+		after = linediff.Unified(f.policy, f.policy, before, after)
+	}
+	if _, err := io.WriteString(f.stdout, after); err != nil {
+		return fmt.Errorf("the suggestion is not written: %w", err)
+	}
+	return nil
 }
 
 // foretell says what would have become of the requests of the log.
-func (f *suggestFlags) foretell(before *config.Config, s *policysuggest.Suggestion) error {
+func (f *suggestFlags) foretell(before *config.Config, s *policysuggest.Suggestion, logs *logFiles) error {
 	show := func(title string, rules *querylimit.Ruleset) error {
-		return f.withLogs(func(log io.Reader) error {
-			report, err := policytest.Run(rules, log)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(f.stderr, "\n%s:\n", title)
-			report.Write(f.stderr)
-			return nil
-		})
+		report, err := policytest.Run(rules, logs.read())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(f.stderr, "\n%s:\n", title)
+		report.Write(f.stderr)
+		return nil
 	}
 	if err := show("The policy as it is", before.Rules); err != nil {
 		return err

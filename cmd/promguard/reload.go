@@ -99,14 +99,15 @@ func (r *reloader) use(policy proxy.Policy) {
 	r.log = policy.Log
 }
 
-// close sends the last spans and closes the query log.
+// close closes the query log and sends the last spans. The log comes first: a
+// collector that hangs takes seconds, in which the process may be killed.
 func (r *reloader) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tracing.Close()
 	if err := r.log.Close(); err != nil {
 		r.logger.Warn("Query log not closed", "err", err)
 	}
+	r.tracing.Close()
 }
 
 // handle is POST /-/reload.

@@ -7,9 +7,7 @@ package answercache
 
 import (
 	"bytes"
-	"compress/gzip"
 	"container/list"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,14 +81,15 @@ type Cache struct {
 	answers map[string]*list.Element // of *answer
 	used    *list.List               // the one used last first
 	bytes   int64                    // with what is being read
-	reading map[string]bool
+	reading int64                    // of it, what is being read
 }
 
 type answer struct {
 	key    string
 	header http.Header
 	body   []byte
-	came   time.Time
+	// It may be given from when it came until the server or the options say.
+	came, until time.Time
 }
 
 // New returns an empty cache, or nil if the options, which must be valid, keep
@@ -99,7 +98,7 @@ func New(opts Options, stats *Stats) *Cache {
 	if opts.MaxBytes == 0 {
 		return nil
 	}
-	return &Cache{opts: opts, stats: stats, answers: map[string]*list.Element{}, used: list.New(), reading: map[string]bool{}}
+	return &Cache{opts: opts, stats: stats, answers: map[string]*list.Element{}, used: list.New()}
 }
 
 // Bytes returns about how many are held; of a nil Cache, none.
@@ -118,10 +117,22 @@ func (c *Cache) Round() time.Duration { return c.opts.Round }
 // share is the largest part of the cache that one answer may take.
 const share = 8
 
-// perAnswer is about what an answer holds besides key and body.
-const perAnswer = 2 << 10
+// perAnswer and perValue are about what an answer holds besides key, header and
+// body, and what a value of the header holds besides its text.
+const (
+	perAnswer = 2 << 10
+	perValue  = 64
+)
 
-func (a *answer) size() int64 { return int64(len(a.key)) + int64(len(a.body)) + perAnswer }
+func (a *answer) size() int64 {
+	n := perAnswer + len(a.key) + len(a.body)
+	for name, values := range a.header {
+		for _, value := range values {
+			n += perValue + len(name) + len(value)
+		}
+	}
+	return int64(n)
+}
 
 // RoundTrip answers from the cache, or sends the request and keeps the answer. The
 // key is the same for requests that may have the same answer.
@@ -168,7 +179,7 @@ func (c *Cache) get(key string, now time.Time) *answer {
 		return nil
 	}
 	a := e.Value.(*answer)
-	if now.Sub(a.came) >= c.opts.TTL {
+	if !now.Before(a.until) {
 		c.drop(e)
 		return nil
 	}
@@ -179,7 +190,8 @@ func (c *Cache) get(key string, now time.Time) *answer {
 // response returns a copy whose body is shared.
 func (a *answer) response(req *http.Request, now time.Time) *http.Response {
 	h := a.header.Clone()
-	h.Set("Age", strconv.Itoa(int(now.Sub(a.came).Seconds())))
+	age := int64(now.Sub(a.came).Seconds()) + seconds(h.Get("Age"))
+	h.Set("Age", strconv.FormatInt(age, 10))
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Header: h, Request: req, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)),
@@ -188,25 +200,17 @@ func (a *answer) response(req *http.Request, now time.Time) *http.Response {
 
 // keep remembers an answer while it is read, if it is one to be kept.
 func (c *Cache) keep(key string, res *http.Response) {
-	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") || len(res.Header["Set-Cookie"]) > 0 || res.Header.Get("Vary") == "*" {
+	fresh := min(c.opts.TTL, freshFor(res.Header))
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") ||
+		len(res.Header["Set-Cookie"]) > 0 || fresh <= 0 || !variesByKey(res.Header) {
 		return
 	}
-	for _, value := range res.Header["Cache-Control"] {
-		if value = strings.ToLower(value); strings.Contains(value, "no-store") || strings.Contains(value, "private") {
-			return
-		}
-	}
-	most := c.opts.MaxBytes/share - perAnswer - int64(len(key))
+	now := time.Now()
+	a := &answer{key: key, header: res.Header.Clone(), came: now, until: now.Add(fresh)}
+	most := c.opts.MaxBytes/share - a.size()
 	if most <= 0 || res.ContentLength > most {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.reading[key] {
-		return // Another one with the same answer is being read.
-	}
-	c.reading[key] = true
-	a := &answer{key: key, header: res.Header.Clone(), came: time.Now()}
 	res.Body = &keptBody{ReadCloser: res.Body, cache: c, answer: a, left: most}
 }
 
@@ -244,21 +248,30 @@ func (b *keptBody) Close() error {
 
 func (b *keptBody) end(whole bool) {
 	if b.answer != nil {
-		b.cache.finish(b.answer, whole && isSuccess(b.answer))
+		b.cache.finish(b.answer, whole && b.cache.isGood(b.answer))
 		b.answer = nil
 	}
 }
 
-// reserve makes room for n more bytes of an answer that is being read.
+// isGood reports whether an answer is one to be kept. Decoded, it must not be
+// longer than any that is kept.
+func (c *Cache) isGood(a *answer) bool {
+	body := a.decoded()
+	return body != nil && isSuccess(io.LimitReader(body, c.opts.MaxBytes/share))
+}
+
+// reserve makes room for n more bytes of an answer that is being read. What is
+// being read takes half of the room at most: clients that read slowly, or many
+// with the same question, leave the rest to what is kept.
 func (c *Cache) reserve(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bytes += n
-	c.makeRoom()
-	if c.bytes > c.opts.MaxBytes {
-		c.bytes -= n
+	if c.reading+n > c.opts.MaxBytes/2 {
 		return false
 	}
+	c.reading += n
+	c.bytes += n
+	c.makeRoom()
 	return true
 }
 
@@ -276,47 +289,22 @@ func (c *Cache) drop(e *list.Element) {
 	c.bytes -= a.size()
 }
 
-// finish puts an answer in place of one with the same key, or forgets it.
+// finish puts an answer in place of one with the same key that came earlier, or
+// forgets it.
 func (c *Cache) finish(a *answer, good bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.reading, a.key)
+	c.reading -= int64(len(a.body))
 	c.bytes -= int64(len(a.body))
-	if good {
-		if e, ok := c.answers[a.key]; ok {
-			c.drop(e)
-		}
-		a.body = bytes.Clone(a.body) // Without what append has left over.
-		c.answers[a.key] = c.used.PushFront(a)
-		c.bytes += a.size()
+	e, ok := c.answers[a.key]
+	if !good || ok && e.Value.(*answer).came.After(a.came) {
+		return
 	}
+	if ok {
+		c.drop(e)
+	}
+	a.body = bytes.Clone(a.body) // Without what append has left over.
+	c.answers[a.key] = c.used.PushFront(a)
+	c.bytes += a.size()
 	c.makeRoom()
-}
-
-// isSuccess reports whether an answer is whole, and neither an error nor one with
-// warnings, such as that something was left out.
-func isSuccess(a *answer) bool {
-	var body io.Reader = bytes.NewReader(a.body)
-	switch a.header.Get("Content-Encoding") {
-	case "", "identity":
-	case "gzip":
-		gz, err := gzip.NewReader(body)
-		if err != nil {
-			return false
-		}
-		body = gz
-	default:
-		return false
-	}
-	const mostDecoded = 16 << 20
-	text, err := io.ReadAll(io.LimitReader(body, mostDecoded+1))
-	if err != nil || len(text) > mostDecoded {
-		return false
-	}
-	var e struct {
-		Status          string
-		Data            json.RawMessage
-		Warnings, Infos json.RawMessage
-	}
-	return json.Unmarshal(text, &e) == nil && e.Status == "success" && len(e.Data) > 0 && len(e.Warnings) == 0 && len(e.Infos) == 0
 }

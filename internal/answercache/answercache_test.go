@@ -6,6 +6,7 @@ package answercache
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -138,6 +139,20 @@ func TestOnlyWholeSuccessIsKept(t *testing.T) {
 		"an unknown encoding":       {server{header: http.Header{"Content-Encoding": {"br"}}, body: success}, false},
 		"no JSON":                   {server{header: http.Header{"Content-Type": {"text/plain"}}, body: success}, false},
 		"a cookie":                  {server{header: http.Header{"Set-Cookie": {"a=b"}}, body: success}, false},
+		"a part of it":              {server{body: `{"status":"success","isPartial":true,"data":["a"]}`}, false},
+		"all of it":                 {server{body: `{"status":"success","isPartial":false,"data":["a"],"stats":{"seriesFetched":"1"}}`}, true},
+		"what is not known":         {server{body: `{"status":"success","data":["a"],"partialResponse":true}`}, false},
+		"more than one answer":      {server{body: success + success}, false},
+		"deep nesting":              {server{body: `{"status":"success","data":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`}, false},
+		"some nesting":              {server{body: `{"status":"success","data":{"a":[{"b":[1e999,null,"]"]}]}}`}, true},
+		"no-cache":                  {server{header: http.Header{"Cache-Control": {"public, No-Cache"}}, body: success}, false},
+		"an age of none":            {server{header: http.Header{"Cache-Control": {"max-age=0, must-revalidate"}}, body: success}, false},
+		"an age of some":            {server{header: http.Header{"Cache-Control": {"max-age=0600"}}, body: success}, true},
+		"an age that is none":       {server{header: http.Header{"Cache-Control": {"s-maxage=x"}}, body: success}, false},
+		"varied by what is known":   {server{header: http.Header{"Vary": {"Origin", "accept-encoding, Origin"}}, body: success}, true},
+		"varied by all":             {server{header: http.Header{"Vary": {"Origin, *"}}, body: success}, false},
+		"varied by the client":      {server{header: http.Header{"Vary": {"Origin", "X-Forwarded-For"}}, body: success}, false},
+		"a long header":             {server{header: http.Header{"X-Long": {strings.Repeat("x", MinBytes/share)}}, body: success}, false},
 		"private":                   {server{header: http.Header{"Cache-Control": {"Private"}}, body: success}, false},
 		"more than may be":          {server{body: `{"status":"success","data":["` + strings.Repeat("x", MinBytes/share) + `"]}`}, false},
 		"a bomb":                    {server{header: gz, body: zipped(`{"status":"success","data":"` + strings.Repeat("x", 17<<20) + `"}`)}, false},
@@ -152,7 +167,7 @@ func TestOnlyWholeSuccessIsKept(t *testing.T) {
 			require.Equal(t, first, again)
 			require.Equal(t, c.kept, age != "-")
 			require.Equal(t, c.kept, cache.bytes > 0, "what is not kept takes no room")
-			require.Empty(t, cache.reading)
+			require.Zero(t, cache.reading)
 		})
 	}
 }
@@ -170,10 +185,108 @@ func TestAnAnswerThatIsNotReadToItsEndIsNotKept(t *testing.T) {
 	require.Equal(t, "0", age)
 }
 
+func TestTheServerSaysForHowLongAnAnswerIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newCache(nil), &server{body: success, header: http.Header{"Cache-Control": {"max-age=30, s-maxage=15"}, "Age": {"5"}}}
+		ask(t, c, s, "k")
+		time.Sleep(10*time.Second - time.Nanosecond)
+		_, age := ask(t, c, s, "k")
+		require.Equal(t, "14", age, "with that from before")
+		require.Equal(t, 1, s.asked)
+		time.Sleep(time.Nanosecond)
+		ask(t, c, s, "k")
+		require.Equal(t, 2, s.asked)
+		s.header = http.Header{"Cache-Control": {"max-age=9223372036854775807"}, "Age": {"9223372036854775807"}}
+		ask(t, c, s, "odd")
+		s.header = http.Header{"Age": {"9223372036854775807"}}
+		ask(t, c, s, "odd")
+		_, age = ask(t, c, s, "odd")
+		require.Equal(t, "2147483647", age)
+		s.asked = 2
+		s.header = http.Header{"Cache-Control": {"max-age=30, s-maxage=15"}, "Age": {"15"}}
+		ask(t, c, s, "other")
+		ask(t, c, s, "other")
+		require.Equal(t, 4, s.asked)
+	})
+}
+
+// begin asks and does not read the answer.
+func begin(t *testing.T, c *Cache, s *server, key string) *http.Response {
+	t.Helper()
+	req := httptest.NewRequest(http.MethodGet, "/", nil)
+	req.Header.Set("Cache-Control", "no-cache")
+	res, err := c.RoundTrip(req, key, s.send)
+	require.NoError(t, err)
+	return res
+}
+
+func TestAClientThatReadsSlowlyKeepsNobodyFromTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newCache(nil), &server{body: strings.Replace(success, `"a"`, `"old"`, 1)}
+		slow := begin(t, c, s, "k")
+		time.Sleep(time.Second)
+		s.body = success
+		ask(t, c, s, "k")
+		_, age := ask(t, c, s, "k")
+		require.Equal(t, "0", age)
+		_, err := io.Copy(io.Discard, slow.Body)
+		require.NoError(t, err)
+		require.NoError(t, slow.Body.Close())
+		body, _ := ask(t, c, s, "k")
+		require.Equal(t, success, body) //nolint:testifylint // To the byte.
+		require.Zero(t, c.reading)
+	})
+}
+
+func TestWhatIsBeingReadLeavesHalfOfTheRoom(t *testing.T) {
+	c, s := newCache(nil), &server{body: `{"status":"success","data":["` + strings.Repeat("x", 100_000) + `"]}`}
+	for i := range 4 {
+		ask(t, c, s, fmt.Sprint("kept", i))
+	}
+	var reading []*http.Response
+	for range 20 {
+		res := begin(t, c, s, "slow")
+		_, err := io.ReadFull(res.Body, make([]byte, 90_000))
+		require.NoError(t, err)
+		require.LessOrEqual(t, c.reading, int64(MinBytes/2))
+		require.LessOrEqual(t, c.bytes, int64(MinBytes))
+		reading = append(reading, res)
+	}
+	require.Len(t, c.answers, 4)
+	for _, res := range reading {
+		require.NoError(t, res.Body.Close())
+	}
+	require.Zero(t, c.reading)
+}
+
+func FuzzIsSuccess(f *testing.F) {
+	for _, seed := range []string{success, `{"data":{"a":[1,{}]},"isPartial":false,"status":"success"}`, `{"status":"success","data":[1,]}`, `{"status":"error","data":null}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !isSuccess(strings.NewReader(text)) {
+			return
+		}
+		var e struct {
+			Status                        string
+			Data, Warnings, Infos, Errors json.RawMessage
+			IsPartial                     bool
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &e))
+		require.Equal(t, "success", e.Status)
+		require.NotEmpty(t, e.Data)
+		require.Empty(t, e.Warnings)
+		require.Empty(t, e.Infos)
+		require.Empty(t, e.Errors)
+		require.False(t, e.IsPartial)
+	})
+}
+
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	c, s := newCache(nil), &server{}
 	for i := range 120 {
 		s.body = fmt.Sprintf(`{"status":"success","data":["%s"]}`, strings.Repeat("x", i%100*1000))
+		s.header = http.Header{"X-Long": {strings.Repeat("x", 10_000)}}
 		ask(t, c, s, fmt.Sprint("key", i))
 		ask(t, c, s, "key0") // Used all the time, and so kept.
 		sum := int64(0)
@@ -183,7 +296,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		require.Equal(t, sum, c.bytes)
 		require.LessOrEqual(t, c.bytes, int64(MinBytes))
 	}
-	require.Less(t, len(c.answers), 100)
+	require.Less(t, len(c.answers), 30)
 	require.Contains(t, c.answers, "key0")
 	require.Equal(t, c.bytes, c.Bytes())
 }

@@ -20,8 +20,13 @@ type edit struct {
 	line string
 }
 
-// Unified returns the diff of two texts, or "" if they are equal. Its size in
-// memory grows with the square of the number of lines that differ.
+// mostEdits bounds how many lines may differ for a shortest diff: to find it takes
+// memory that grows with the square, here 16 MiB.
+const mostEdits = 2000
+
+// Unified returns the diff of two texts, or "" if they are equal. It is a shortest
+// one unless more than mostEdits lines differ: then all between the first and the
+// last of them is in one piece.
 func Unified(fromName, toName, from, to string) string {
 	edits := compare(split(from), split(to))
 	var b strings.Builder
@@ -40,54 +45,75 @@ func split(text string) []string {
 	return slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool { return line == "" })
 }
 
-// compare finds a shortest way from one list of lines to the other, as Myers does
-// (An O(ND) Difference Algorithm, 1986).
+// compare finds a way from one list of lines to the other.
 func compare(from, to []string) []edit {
+	head := 0
+	for head < min(len(from), len(to)) && from[head] == to[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(from), len(to))-head && from[len(from)-1-tail] == to[len(to)-1-tail] {
+		tail++
+	}
+	edits := all(' ', from[:head])
+	edits = append(edits, shortest(from[head:len(from)-tail], to[head:len(to)-tail])...)
+	return append(edits, all(' ', from[len(from)-tail:])...)
+}
+
+func all(op byte, lines []string) []edit {
+	var edits []edit
+	for _, line := range lines {
+		edits = append(edits, edit{op, line})
+	}
+	return edits
+}
+
+// shortest finds a shortest way, as Myers does (An O(ND) Difference Algorithm,
+// 1986), or gives up and replaces everything.
+func shortest(from, to []string) []edit {
 	n, m := len(from), len(to)
-	furthest := map[int]int{1: 0} // by diagonal x-y
-	var trace []map[int]int
-	for d := 0; ; d++ {
+	most := min(n+m, mostEdits)
+	zero := most + 1
+	furthest := make([]int32, 2*zero+1) // x by diagonal x-y, from -zero
+	var trace [][]int32
+	for d := 0; d <= most && n > 0 && m > 0; d++ {
 		// Only the diagonals of the step before are looked at when going back.
-		trace = append(trace, lastDiagonals(furthest, d))
+		trace = append(trace, slices.Clone(furthest[zero-d-1:zero+d+2]))
 		for k := -d; k <= d; k += 2 {
-			x := 0
-			if k == -d || k != d && furthest[k-1] < furthest[k+1] {
-				x = furthest[k+1]
-			} else {
-				x = furthest[k-1] + 1
+			x := int(furthest[zero+k+1])
+			if !down(furthest, zero+k, k, d) {
+				x = int(furthest[zero+k-1]) + 1
 			}
 			for x < n && x-k < m && x-k >= 0 && from[x] == to[x-k] {
 				x++
 			}
-			furthest[k] = x
+			furthest[zero+k] = int32(x) //nolint:gosec // Texts have fewer lines.
 			if x >= n && x-k >= m {
 				return goBack(from, to, trace)
 			}
 		}
 	}
+	return append(all('-', from), all('+', to)...)
 }
 
-func lastDiagonals(furthest map[int]int, d int) map[int]int {
-	out := make(map[int]int, 2*d+3)
-	for k := -d - 1; k <= d+1; k++ {
-		if x, ok := furthest[k]; ok {
-			out[k] = x
-		}
-	}
-	return out
+// down reports whether step d reaches the diagonal k, which is at i, from the one
+// above: by a line of the other text.
+func down(furthest []int32, i, k, d int) bool {
+	return k == -d || k != d && furthest[i-1] < furthest[i+1]
 }
 
-// goBack turns what compare found into edits.
-func goBack(from, to []string, trace []map[int]int) []edit {
+// goBack turns what shortest found into edits.
+func goBack(from, to []string, trace [][]int32) []edit {
 	var out []edit
 	x, y := len(from), len(to)
 	for d, furthest := range slices.Backward(trace) {
 		k := x - y
+		zero := d + 1
 		before := k - 1
-		if k == -d || k != d && furthest[k-1] < furthest[k+1] {
+		if down(furthest, zero+k, k, d) {
 			before = k + 1
 		}
-		beforeX := furthest[before]
+		beforeX := int(furthest[zero+before])
 		beforeY := beforeX - before
 		for x > beforeX && y > beforeY && x > 0 && y > 0 {
 			x, y = x-1, y-1

@@ -4,6 +4,7 @@
 package linediff
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -56,6 +57,23 @@ func TestEditsLeadFromOneTextToTheOther(t *testing.T) {
 		require.Equal(t, from, was.String(), seed)
 		require.Equal(t, to, is.String(), seed)
 	}
+}
+
+func TestTextsThatDifferInTooManyLinesAreReplacedInOnePiece(t *testing.T) {
+	var from, to strings.Builder
+	for i := range 6000 {
+		fmt.Fprintf(&from, "a%d\nkept%d\n", i, i)
+		fmt.Fprintf(&to, "b%d\nkept%d\n", i, i)
+	}
+	diff := Unified("a", "b", "head\n"+from.String(), "head\n"+to.String())
+	require.Equal(t, 1, strings.Count(diff, "\n@@ "))
+	require.Equal(t, 1, strings.Count(diff, "\n-kept0\n"))
+	require.Contains(t, diff, "@@ -1,12001 +1,12001 @@\n head\n-a0\n")
+	require.True(t, strings.HasSuffix(diff, "+b5999\n kept5999\n"))
+	// However long: lines that are only added are no search.
+	diff = Unified("a", "b", "head\ntail\n", "head\n"+to.String()+"tail\n")
+	require.Equal(t, 12_000, strings.Count(diff, "\n+")-1)
+	require.Contains(t, diff, "@@ -1,2 +1,12002 @@\n head\n+b0\n")
 }
 
 func TestPatchAppliesTheDiff(t *testing.T) {

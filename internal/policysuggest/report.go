@@ -14,10 +14,13 @@ import (
 // WriteEvidence says on what the suggestion rests.
 func (e *Evidence) WriteEvidence(w io.Writer) {
 	fmt.Fprintf(w, "%d requests that were answered, from %s to %s (%s)\n",
-		e.Requests, e.First.UTC().Format(time.DateTime), e.Last.UTC().Format(time.DateTime), durationText(e.Last.Sub(e.First)))
+		e.Requests, e.First.UTC().Format(time.DateTime), e.Last.UTC().Format(time.DateTime), durationText(e.period()))
 	if rest := e.LeftOut + e.Log.Rules + e.Log.Broken; rest > 0 {
-		fmt.Fprintf(w, "left out: %d not answered, malformed, redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
+		fmt.Fprintf(w, "left out: %d not answered, malformed, redacted, cut, without a time or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
 			e.LeftOut, e.Log.Rules, e.Log.Broken)
+	}
+	if e.partial() {
+		fmt.Fprintln(w, "the log leaves out fast requests: limits that refuse requests stay, besides deadlines, and percentiles are those of slow requests. With query_log.slower_than: 0s it holds all")
 	}
 }
 

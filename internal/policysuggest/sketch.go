@@ -36,6 +36,14 @@ func (s *sketch) add(v float64) {
 	s.buckets[int(math.Ceil(math.Log(v)/logBase))]++
 }
 
+// withInfinite returns a sketch with n times +Inf more. It shares the buckets.
+func (s *sketch) withInfinite(n int) *sketch {
+	more := *s
+	more.count += n
+	more.infinite += n
+	return &more
+}
+
 // most returns the largest value.
 func (s *sketch) most() float64 {
 	if s.infinite > 0 {

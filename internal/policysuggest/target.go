@@ -29,6 +29,10 @@ type target struct {
 	// lower is set for a bound from below.
 	lower    bool
 	duration bool
+	// defaultOf returns what requests that do not say get, at defaultPath; 0 means
+	// as much as the bound allows. It is nil where there is no such thing.
+	defaultOf   func(*querylimit.Options) float64
+	defaultPath []string
 }
 
 // floors of limits on numbers.
@@ -50,6 +54,8 @@ const (
 	day          = 24 * time.Hour
 	resultsFloor = 1000
 	bytesFloor   = 1 << 20
+	// longest is the longest duration that is suggested: no server has older samples.
+	longest = 100 * 365 * day
 )
 
 // targets returns every value, in the order in which they are shown. Floors that
@@ -62,7 +68,7 @@ func targets(o *querylimit.Options) []target {
 			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
 				return float64(o.Deadlines[c]), querylimit.ModeEnforce
 			},
-			floor: float64(10 * time.Second), most: math.MaxInt64, duration: true,
+			floor: float64(10 * time.Second), most: float64(longest), duration: true,
 		})
 	}
 	for _, c := range querylimit.Counts() {
@@ -82,7 +88,7 @@ func targets(o *querylimit.Options) []target {
 				b := d.Of(o)
 				return float64(b.Value), b.Mode
 			},
-			floor: float64(day), most: math.MaxInt64, duration: true,
+			floor: float64(day), most: float64(longest), duration: true,
 		}
 		if d.Name == querylimit.LimitMinStep {
 			t.lower, t.floor = true, float64(15*time.Second)
@@ -94,7 +100,9 @@ func targets(o *querylimit.Options) []target {
 		get: func(o *querylimit.Options) (float64, querylimit.Mode) {
 			return float64(o.MetadataRange.Max), o.MetadataRange.Mode
 		},
-		floor: float64(max(day, o.MetadataRange.Default)), most: math.MaxInt64, duration: true,
+		floor: float64(max(day, o.MetadataRange.Default)), most: float64(longest), duration: true,
+		defaultOf:   func(o *querylimit.Options) float64 { return float64(o.MetadataRange.Default) },
+		defaultPath: []string{querylimit.LimitMetadataRange, "default"},
 	})
 	for _, s := range querylimit.ResultSets() {
 		list = append(list, target{
@@ -103,6 +111,8 @@ func targets(o *querylimit.Options) []target {
 				return float64(o.Results.Sets[s].Max), o.Results.Mode
 			},
 			floor: float64(max(resultsFloor, o.Results.Sets[s].Default)), most: math.MaxInt32,
+			defaultOf:   func(o *querylimit.Options) float64 { return float64(o.Results.Sets[s].Default) },
+			defaultPath: []string{querylimit.LimitResults, s.String(), "default"},
 		})
 	}
 	for _, c := range querylimit.Classes() {
@@ -123,8 +133,10 @@ func (t *target) text(v float64) string {
 	switch {
 	case math.IsInf(v, 0):
 		return "unbounded"
+	case t.duration && v >= math.MaxInt64: // As a float64, it is one more.
+		return durationText(math.MaxInt64)
 	case t.duration:
-		return durationText(time.Duration(min(v, math.MaxInt64)))
+		return durationText(time.Duration(v))
 	default:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}

@@ -59,13 +59,12 @@ func (s *StepRounding) advise(e Evaluation, window time.Duration) stepAdvice {
 		because("makes " + strconv.FormatInt(int64(length/e.Step)+1, 10) + " points, of which a panel shows about " + strconv.Itoa(s.Points))
 		a.step = max(a.step, length/time.Duration(s.Points)+1)
 	}
-	a.step = roundUp(a.step, max(s.Interval, time.Second))
+	if len(a.reasons) > 0 {
+		a.step = roundUp(a.step, max(s.Interval, time.Second))
+	}
 	if window > 0 && e.Step > window {
 		because("is longer than the range [" + text(window) + "] of the query, so that samples between two steps are not read")
 		a.ranges = true
-	}
-	if len(a.reasons) == 0 {
-		a.step = e.Step
 	}
 	a.ranges = a.ranges || len(a.reasons) > 0 && window > 0 && a.step > window
 	return a

@@ -25,6 +25,7 @@ func TestABetterStepIsNamed(t *testing.T) {
 		"too many points":            {"up", 15 * time.Second, 24 * time.Hour, "makes 5761 points, of which a panel shows about 2000. Use a step of 45s, as"},
 		"both":                       {"up", 20 * time.Second, 24 * time.Hour, "by turns, and makes 4321 points, of which a panel shows about 2000. Use a step of 45s, as"},
 		"longer than a range":        {"rate(up[1m]) + rate(up[5m])", 2 * time.Minute, time.Hour, "is longer than the range [1m] of the query, so that samples between two steps are not read. Use ranges of at least 2m, as"},
+		"longer, and of no interval": {"rate(up[1m])", 200 * time.Second, time.Hour, "so that samples between two steps are not read. Use ranges of at least 3m20s, as"},
 		"too many for a range":       {"rate(up[30s])", 15 * time.Second, 24 * time.Hour, "Use a step of 45s, as the minimum interval of the panel or of the data source, and ranges of at least 45s, as"},
 		"a range in a subquery":      {"max_over_time(rate(up[1m])[1h:1m])", 10 * time.Minute, time.Hour, ""},
 		"a step of broken intervals": {"up", 1500 * time.Millisecond, time.Minute, "Use a step of 15s, as"},

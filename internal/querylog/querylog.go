@@ -53,6 +53,12 @@ type Entry struct {
 	Rules  []string `json:"rules,omitempty"`
 	Took   float64  `json:"took_seconds"`
 	Bytes  int64    `json:"bytes"`
+
+	// SlowerThan, in seconds, and Sample are the options that the entry was written
+	// under: they tell what else the log leaves out. A log that does not say has
+	// none.
+	SlowerThan *float64 `json:"slower_than_seconds,omitempty"`
+	Sample     float64  `json:"sample,omitempty"`
 }
 
 // Options says what is written, and where.
@@ -92,6 +98,7 @@ const (
 // Log is an open log. A nil Log wants nothing. Safe for concurrent use.
 type Log struct {
 	opts    Options
+	slow    float64 // opts.SlowerThan in seconds
 	file    *os.File
 	lost    func()
 	entries chan *Entry
@@ -116,7 +123,7 @@ func Open(opts Options, lost func()) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{opts: opts, file: file, lost: lost, entries: make(chan *Entry, queueLength), done: make(chan struct{})}
+	l := &Log{opts: opts, slow: opts.SlowerThan.Seconds(), file: file, lost: lost, entries: make(chan *Entry, queueLength), done: make(chan struct{})}
 	go l.run()
 	return l, nil
 }
@@ -135,6 +142,7 @@ func (l *Log) Write(e *Entry) {
 		e.Queries, e.User = nil, ""
 	}
 	e.keepQueries()
+	e.SlowerThan, e.Sample = &l.slow, l.opts.Sample
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {

@@ -47,6 +47,13 @@ func read(t *testing.T, path string) []*Entry {
 	return entries
 }
 
+// written adds what the log of open says of itself.
+func written(e Entry) *Entry {
+	second := 1.0
+	e.SlowerThan = &second
+	return &e
+}
+
 func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	log, path, lost := open(t, nil)
 	at, limit := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), 0
@@ -55,7 +62,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 		UserAgent: "x\n\"", Client: "::1", Queries: []string{"up{a=\"\n\"}"}, Fingerprints: []string{"f"}, Start: &at, End: &at, Step: 0.5,
 		Lookback: 1, Limit: &limit, Code: 422, Limits: []string{"range:warn"}, Rules: []string{"b"}, Took: 1.5, Bytes: 7,
 	}
-	want := e
+	want := *written(e)
 	log.Write(&e)
 	require.NoError(t, log.Close())
 	require.Equal(t, []*Entry{&want}, read(t, path))
@@ -85,7 +92,7 @@ func TestRedactedLogHasNeitherTextNorUser(t *testing.T) {
 	log, path, _ := open(t, func(o *Options) { o.Redact = true })
 	log.Write(&Entry{Endpoint: "query", Queries: []string{`up{customer="secret"}`}, Fingerprints: []string{"f"}, User: "ann"})
 	require.NoError(t, log.Close())
-	require.Equal(t, []*Entry{{Endpoint: "query", Fingerprints: []string{"f"}}}, read(t, path))
+	require.Equal(t, []*Entry{written(Entry{Endpoint: "query", Fingerprints: []string{"f"}})}, read(t, path))
 }
 
 func TestManyWritersLoseNothingThatIsNotCounted(t *testing.T) {
@@ -137,11 +144,38 @@ func TestLogOfPrometheusIsRead(t *testing.T) {
 	stats, err := Read(strings.NewReader(upstreamLines), func(e *Entry) { got = append(got, e) })
 	require.NoError(t, err)
 	require.Equal(t, Stats{Entries: 1, Rules: 1, Broken: 3}, stats)
+	everything := 0.0
 	start, end := time.Date(2026, 11, 21, 19, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC)
 	require.Equal(t, []*Entry{{
 		Time: end.Add(500 * time.Millisecond), Endpoint: "query_range", Client: "10.0.0.1", Queries: []string{"up"},
 		Start: &start, End: &end, Step: 15, Code: 200, Took: 0.25,
+		SlowerThan: &everything,
 	}}, got)
+}
+
+func TestEntriesTellWhatTheLogLeavesOut(t *testing.T) {
+	log, path, _ := open(t, func(o *Options) { o.SlowerThan, o.Sample = 0, 0.25 })
+	log.Write(&Entry{Endpoint: "query"})
+	require.NoError(t, log.Close())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"slower_than_seconds":0,"sample":0.25`)
+	e := read(t, path)[0]
+	require.Zero(t, *e.SlowerThan)
+	require.InDelta(t, 0.25, e.Sample, 0)
+}
+
+func TestQueriesThatFailedInPrometheusAreNoAnswers(t *testing.T) {
+	line, _, _ := strings.Cut(upstreamLines, "\n")
+	for failed, code := range map[string]int{
+		`"query timed out in expression evaluation"`: 503, `"query was canceled in query execution"`: 503,
+		`"query processing would load too many samples into memory"`: 422, `{}`: 422, `null`: 200,
+	} {
+		var got *Entry
+		_, err := Read(strings.NewReader(strings.Replace(line, `"stats":`, `"error":`+failed+`,"stats":`, 1)), func(e *Entry) { got = e })
+		require.NoError(t, err)
+		require.Equal(t, code, got.Code, failed)
+	}
 }
 
 func TestLineThatIsTooLongIsSkipped(t *testing.T) {
@@ -165,10 +199,10 @@ func TestLongQueriesAreCutAndMarked(t *testing.T) {
 	require.NoError(t, log.Close())
 	require.Zero(t, lost.Load())
 	require.Equal(t, []*Entry{
-		{Endpoint: "query", Queries: []string{whole}},
-		{Endpoint: "query", Queries: []string{whole}, Cut: true},
-		{Endpoint: "series", Queries: []string{"up", whole[2:]}, Cut: true},
-		{Endpoint: "query", Queries: []string{whole[1:]}, Cut: true},
+		written(Entry{Endpoint: "query", Queries: []string{whole}}),
+		written(Entry{Endpoint: "query", Queries: []string{whole}, Cut: true}),
+		written(Entry{Endpoint: "series", Queries: []string{"up", whole[2:]}, Cut: true}),
+		written(Entry{Endpoint: "query", Queries: []string{whole[1:]}, Cut: true}),
 	}, read(t, path))
 }
 

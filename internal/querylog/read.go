@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -25,8 +26,10 @@ type upstreamEntry struct {
 		End   string  `json:"end"`
 		Step  float64 `json:"step"`
 	} `json:"params"`
-	Time        time.Time `json:"time"`
-	TS          time.Time `json:"ts"` // As older versions name it.
+	// Error is what came of a query that failed, in whatever form.
+	Error       json.RawMessage `json:"error"`
+	Time        time.Time       `json:"time"`
+	TS          time.Time       `json:"ts"` // As older versions name it.
 	HTTPRequest *struct {
 		ClientIP string `json:"clientIP"`
 		Path     string `json:"path"`
@@ -125,8 +128,21 @@ func (u *upstreamEntry) entry() *Entry {
 	if u.Time.IsZero() {
 		u.Time = u.TS
 	}
+	everything := 0.0
 	return &Entry{
-		Time: u.Time, Endpoint: endpoint, Client: u.HTTPRequest.ClientIP, Queries: []string{u.Params.Query},
-		Start: &start, End: &end, Step: u.Params.Step, Code: 200, Took: u.Stats.Timings.ExecTotalTime,
+		SlowerThan: &everything, Time: u.Time, Endpoint: endpoint, Client: u.HTTPRequest.ClientIP, Queries: []string{u.Params.Query},
+		Start: &start, End: &end, Step: u.Params.Step, Code: u.code(), Took: u.Stats.Timings.ExecTotalTime,
+	}
+}
+
+// code returns the status that the query was answered with.
+func (u *upstreamEntry) code() int {
+	switch text := string(u.Error); {
+	case text == "" || text == "null" || text == `""`:
+		return http.StatusOK
+	case strings.Contains(text, "timed out"), strings.Contains(text, "canceled"):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusUnprocessableEntity
 	}
 }

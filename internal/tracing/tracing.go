@@ -9,8 +9,10 @@ package tracing
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -35,6 +37,9 @@ const (
 	// flushTimeout bounds how long spans of a configuration that is replaced are
 	// waited for.
 	flushTimeout = 5 * time.Second
+	// linger is how long a configuration that is replaced goes on, for requests that
+	// were in flight: longer than most deadlines.
+	linger = 10 * time.Minute
 )
 
 // Manager holds what sends spans. Safe for concurrent use.
@@ -43,8 +48,12 @@ type Manager struct {
 
 	mu       sync.Mutex
 	config   promconfig.TracingConfig
+	files    [sha256.Size]byte        // of what the config names
 	provider *sdktrace.TracerProvider // nil while tracing is off
 	retired  sync.WaitGroup
+
+	closing context.Context //nolint:containedctx // It ends the wait of those that are retired.
+	close   context.CancelFunc
 }
 
 // NewManager returns a Manager that sends nothing yet. Spans that cannot be sent
@@ -53,25 +62,31 @@ func NewManager(logger *slog.Logger) *Manager {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("Spans not sent", "err", err)
 	}))
-	return &Manager{logger: logger}
+	m := &Manager{logger: logger}
+	m.closing, m.close = context.WithCancel(context.Background())
+	return m
 }
 
 // Apply returns the tracer of a configuration, or nil if it has no endpoint. The
-// one before goes on to send what it has. On an error everything stays as it is.
+// one before goes on for a while, so that spans are sent that have begun. Nothing
+// changes on an error, nor if neither the configuration does nor what is in its
+// files.
 func (m *Manager) Apply(c promconfig.TracingConfig) (trace.Tracer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Certificates may have changed in files that have not.
-	if same := reflect.DeepEqual(m.config, c) && c.TLSConfig == (httpconfig.TLSConfig{}); !same {
+	files, err := hashFiles(&c.TLSConfig)
+	if err != nil {
+		return nil, err
+	}
+	if files != m.files || !reflect.DeepEqual(m.config, c) {
 		var provider *sdktrace.TracerProvider
 		if c.Endpoint != "" {
-			var err error
 			if provider, err = newProvider(c); err != nil {
 				return nil, err
 			}
 		}
 		m.retire()
-		m.provider, m.config = provider, c
+		m.provider, m.config, m.files = provider, c, files
 	}
 	if m.provider == nil {
 		return nil, nil
@@ -79,7 +94,25 @@ func (m *Manager) Apply(c promconfig.TracingConfig) (trace.Tracer, error) {
 	return m.provider.Tracer(scopeName), nil
 }
 
-// retire sends what the provider has, without anybody waiting for it but Close.
+// hashFiles returns a hash of the files of a configuration.
+func hashFiles(c *httpconfig.TLSConfig) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	for _, path := range []string{c.CAFile, c.CertFile, c.KeyFile} {
+		var text []byte
+		if path != "" {
+			if text, err = os.ReadFile(path); err != nil {
+				return sum, err
+			}
+		}
+		part := sha256.Sum256(text)
+		h.Write(part[:])
+	}
+	h.Sum(sum[:0])
+	return sum, nil
+}
+
+// retire lets the provider go on until linger is over or the Manager is closed,
+// and then sends what it has, without anybody waiting for it but Close.
 func (m *Manager) retire() {
 	provider := m.provider
 	if provider == nil {
@@ -87,6 +120,9 @@ func (m *Manager) retire() {
 	}
 	m.provider = nil
 	m.retired.Go(func() {
+		wait, stop := context.WithTimeout(m.closing, linger)
+		defer stop()
+		<-wait.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
@@ -95,12 +131,14 @@ func (m *Manager) retire() {
 	})
 }
 
-// Close sends what is left, for some seconds at most.
+// Close sends what is left, for some seconds at most. Tracers of the Manager send
+// nothing more.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.retire()
 	m.config = promconfig.TracingConfig{}
+	m.close()
 	m.retired.Wait()
 }
 

@@ -6,9 +6,12 @@ package tracing
 import (
 	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -95,6 +99,59 @@ func TestSpansAreSentToTheCollectorOfTheConfiguration(t *testing.T) {
 	tracer, err = m.Apply(promconfig.TracingConfig{ClientType: "smoke", Endpoint: "x:1"})
 	require.ErrorContains(t, err, `client_type "smoke": use grpc or http`)
 	require.Nil(t, tracer)
+}
+
+func TestSpansInFlightOutliveAReload(t *testing.T) {
+	var first, second atomic.Int64
+	c := promconfig.TracingConfig{
+		ClientType: promconfig.TracingClientHTTP, Endpoint: newCollector(t, &first), Insecure: true, SamplingFraction: 1,
+		Headers: map[string]string{"X-Scope": "ops"},
+	}
+	m := NewManager(promslog.NewNopLogger())
+	defer m.Close()
+	begin := func(tracer trace.Tracer) trace.Span {
+		_, span := tracer.Start(context.Background(), "a slow query")
+		return span
+	}
+	tracer, err := m.Apply(c)
+	require.NoError(t, err)
+	slow := begin(tracer)
+	c.Endpoint = newCollector(t, &second)
+	tracer, err = m.Apply(c)
+	require.NoError(t, err)
+	last := begin(tracer)
+	_, err = m.Apply(promconfig.TracingConfig{}) // Off.
+	require.NoError(t, err)
+	time.Sleep(100 * time.Millisecond) // Long enough for what must not be closed to be closed.
+	slow.End()
+	last.End()
+	m.Close()
+	require.EqualValues(t, 1, first.Load())
+	require.EqualValues(t, 1, second.Load())
+}
+
+func TestAReloadBuildsAnewOnlyWhatHasChanged(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(ca, text, 0o600))
+	c := promconfig.TracingConfig{ClientType: promconfig.TracingClientGRPC, Endpoint: "127.0.0.1:1", SamplingFraction: 1}
+	c.TLSConfig.CAFile, c.TLSConfig.ServerName = ca, "otel"
+	m := NewManager(promslog.NewNopLogger())
+	defer m.Close()
+	before, err := m.Apply(c)
+	require.NoError(t, err)
+	same, err := m.Apply(c)
+	require.NoError(t, err)
+	require.Same(t, before, same)
+	require.NoError(t, os.WriteFile(ca, append(text, text...), 0o600))
+	changed, err := m.Apply(c)
+	require.NoError(t, err)
+	require.NotSame(t, before, changed, "what the file holds")
+	require.NoError(t, os.Remove(ca))
+	_, err = m.Apply(c)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestACollectorThatIsAwayHoldsNobodyUp(t *testing.T) {

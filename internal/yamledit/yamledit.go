@@ -20,10 +20,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Set returns the text with a scalar at the path of keys, which are added where
-// they are missing: the first block keys a line each, those below in braces. The
-// value is YAML. The errors name the line that cannot be edited.
+// Edit sets one value.
+type Edit struct {
+	// Path is of keys, which are added where they are missing: the first Block of
+	// them a line each, those below in braces.
+	Path  []string
+	Block int
+	// Value is a scalar as YAML has it.
+	Value string
+}
+
+// Set is Apply of one edit.
 func Set(text []byte, path []string, block int, value string) ([]byte, error) {
+	return Apply(text, []Edit{{path, block, value}})
+}
+
+// Apply returns the text with all values set; of two for the same path, the later.
+// It takes about as long as to parse the text some times, however many edits there
+// are. The errors name the line that cannot be edited.
+func Apply(text []byte, edits []Edit) ([]byte, error) {
+	if len(edits) == 0 {
+		return text, nil
+	}
 	root, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -31,18 +49,17 @@ func Set(text []byte, path []string, block int, value string) ([]byte, error) {
 	if otherBreak.Match(text) {
 		return nil, errors.New("there are ends of lines other than LF and CRLF: write those")
 	}
-	f := file{lines: strings.SplitAfter(string(text), "\n"), eol: "\n"}
-	if strings.HasSuffix(f.lines[0], "\r\n") {
-		f.eol = "\r\n"
-	}
-	if n := len(f.lines); f.lines[n-1] == "" {
-		f.lines = f.lines[:n-1]
-	}
-	if err := f.set(root, path, block, value); err != nil {
+	f, wanted := newFile(string(text)), newTree(edits)
+	if root == nil {
+		f.add(f.count(), "", wanted)
+	} else if err := f.set(root, true, wanted); err != nil {
 		return nil, err
 	}
-	out := []byte(strings.Join(f.lines, ""))
-	return out, verify(text, out, path, value)
+	out, err := f.edited()
+	if err != nil {
+		return nil, err
+	}
+	return []byte(out), verify(text, []byte(out), edits)
 }
 
 // otherBreak finds what YAML takes for the end of a line, and nobody else does.
@@ -72,41 +89,42 @@ func parse(text []byte) (*yaml.Node, error) {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-type file struct {
-	lines []string
-	eol   string
-}
-
-func (f *file) set(root *yaml.Node, path []string, block int, value string) error {
-	if root == nil {
-		f.add(len(f.lines), "", path, block, value)
+// set writes what is wanted below a mapping.
+func (f *file) set(mapping *yaml.Node, isRoot bool, wanted *tree) error {
+	missing := &tree{}
+	for _, want := range wanted.children {
+		key, value := field(mapping, want.key)
+		if value == nil {
+			missing.children = append(missing.children, want)
+			continue
+		}
+		if err := f.setField(mapping, key, value, want); err != nil {
+			return err
+		}
+	}
+	if len(missing.children) == 0 {
 		return nil
 	}
-	node := root
-	for i, key := range path {
-		k, child := field(node, key)
-		if child == nil {
-			return f.insert(node, node == root, path[i:], block-i, value)
+	return f.insert(mapping, isRoot, missing)
+}
+
+// setField writes what is wanted for a key that is there.
+func (f *file) setField(mapping, key, value *yaml.Node, want *tree) error {
+	switch {
+	case value.Kind == yaml.AliasNode || value.Anchor != "":
+		return fmt.Errorf("line %d: %s has an anchor, so that others would change too: write it out", key.Line, want.key)
+	case len(want.children) == 0:
+		return f.replace(key, value, want.value)
+	case isNull(value) && value.Value == "":
+		if mapping.Style&yaml.FlowStyle != 0 {
+			return fmt.Errorf("line %d: %s has no value in braces: write %s: {}", key.Line, want.key, want.key)
 		}
-		if child.Kind == yaml.AliasNode || child.Anchor != "" {
-			return fmt.Errorf("line %d: %s has an anchor, so that others would change too: write it out", k.Line, key)
-		}
-		if last := i == len(path)-1; last {
-			return f.replace(k, child, value)
-		}
-		if isNull(child) && child.Value == "" {
-			if node.Style&yaml.FlowStyle != 0 {
-				return fmt.Errorf("line %d: %s has no value in braces: write %s: {}", k.Line, key, key)
-			}
-			f.add(k.Line, strings.Repeat(" ", k.Column+1), path[i+1:], block-i-1, value)
-			return nil
-		}
-		if child.Kind != yaml.MappingNode {
-			return fmt.Errorf("line %d: %s is no mapping", k.Line, key)
-		}
-		node = child
+		f.add(key.Line, strings.Repeat(" ", key.Column+1), want)
+		return nil
+	case value.Kind != yaml.MappingNode:
+		return fmt.Errorf("line %d: %s is no mapping", key.Line, want.key)
 	}
-	return nil
+	return f.set(value, false, want)
 }
 
 // field returns the key and the value of a mapping, or nil.
@@ -122,30 +140,25 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 // replace writes a scalar over another.
 func (f *file) replace(key, old *yaml.Node, value string) error {
 	if isNull(old) && old.Value == "" {
-		line, end, err := f.end(key)
+		_, end, err := f.extent(key)
 		if err != nil {
 			return err
 		}
-		text := f.lines[line]
-		colon := strings.IndexByte(text[end:], ':')
+		colon := strings.IndexByte(f.line(key.Line - 1)[end-f.starts[key.Line-1]:], ':')
 		if colon < 0 {
 			return unclear(key)
 		}
-		f.lines[line] = text[:end+colon+1] + " " + value + text[end+colon+1:]
+		f.splice(end+colon+1, end+colon+1, " "+value)
 		return nil
 	}
 	if old.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: %s is no single value", key.Line, key.Value)
 	}
-	line, end, err := f.end(old)
+	start, end, err := f.extent(old)
 	if err != nil {
 		return err
 	}
-	start, err := f.offset(old)
-	if err != nil {
-		return err
-	}
-	f.lines[line] = f.lines[line][:start] + value + f.lines[line][end:]
+	f.splice(start, end, value)
 	return nil
 }
 
@@ -153,63 +166,66 @@ func unclear(n *yaml.Node) error {
 	return fmt.Errorf("line %d: %q is written in a way that cannot be edited: write it in one line", n.Line, n.Value)
 }
 
-// offset returns where in its line a node begins. Columns count characters.
+// offset returns where in the text a node begins. Columns count characters.
 func (f *file) offset(n *yaml.Node) (int, error) {
-	if n.Line > len(f.lines) {
+	if n.Line > f.count() {
 		return 0, unclear(n)
 	}
 	column := n.Column - 1
-	for i := range f.lines[n.Line-1] {
+	for i := range f.line(n.Line - 1) {
 		if column == 0 {
-			return i, nil
+			return f.starts[n.Line-1] + i, nil
 		}
 		column--
 	}
 	return 0, unclear(n)
 }
 
-// end returns the line of a scalar, from 0, and where in it the scalar ends.
-func (f *file) end(n *yaml.Node) (line, end int, err error) {
-	start, err := f.offset(n)
-	if err != nil {
+var (
+	doubleQuoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
+)
+
+// extent returns where in the text a scalar begins and ends.
+func (f *file) extent(n *yaml.Node) (start, end int, err error) {
+	if start, err = f.offset(n); err != nil {
 		return 0, 0, err
 	}
-	text := f.lines[n.Line-1][start:]
+	text := f.text[start:f.starts[n.Line]]
 	switch {
 	case n.Style&yaml.DoubleQuotedStyle != 0:
-		if m := regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`).FindString(text); m != "" {
-			return n.Line - 1, start + len(m), nil
+		if m := doubleQuoted.FindString(text); m != "" {
+			return start, start + len(m), nil
 		}
 	case n.Style&yaml.SingleQuotedStyle != 0:
-		if m := regexp.MustCompile(`^'(?:[^']|'')*'`).FindString(text); m != "" {
-			return n.Line - 1, start + len(m), nil
+		if m := singleQuoted.FindString(text); m != "" {
+			return start, start + len(m), nil
 		}
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0 && strings.HasPrefix(text, n.Value):
-		return n.Line - 1, start + len(n.Value), nil
+		return start, start + len(n.Value), nil
 	}
 	return 0, 0, unclear(n)
 }
 
 // insert adds keys that are missing in a mapping.
-func (f *file) insert(mapping *yaml.Node, isRoot bool, path []string, block int, value string) error {
+func (f *file) insert(mapping *yaml.Node, isRoot bool, missing *tree) error {
 	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 0 {
 		start, err := f.offset(mapping)
-		if err != nil || f.lines[mapping.Line-1][start] != '{' {
+		if err != nil || f.text[start] != '{' {
 			return unclear(mapping)
 		}
-		text := inBraces(path, value)
+		text := missing.list()
 		if len(mapping.Content) > 0 {
 			text += ", "
 		}
-		line := f.lines[mapping.Line-1]
-		f.lines[mapping.Line-1] = line[:start+1] + text + line[start+1:]
+		f.splice(start+1, start+1, text)
 		return nil
 	}
-	at := len(f.lines)
+	at := f.count()
 	if !isRoot {
 		at = f.lastLine(mapping)
 	}
-	f.add(at, strings.Repeat(" ", mapping.Content[0].Column-1), path, block, value)
+	f.add(at, strings.Repeat(" ", mapping.Content[0].Column-1), missing)
 	return nil
 }
 
@@ -218,12 +234,13 @@ func (f *file) insert(mapping *yaml.Node, isRoot bool, path []string, block int,
 func (f *file) lastLine(mapping *yaml.Node) int {
 	last := deepest(mapping)
 	indentation := mapping.Content[0].Column - 1
-	for i := last; i < len(f.lines); i++ {
-		text := strings.TrimSpace(f.lines[i])
+	for i := last; i < f.count(); i++ {
+		line := f.line(i)
+		text := strings.TrimSpace(line)
 		if text == "" || text[0] == '#' {
 			continue
 		}
-		if len(f.lines[i])-len(strings.TrimLeft(f.lines[i], " ")) < indentation {
+		if len(line)-len(strings.TrimLeft(line, " ")) < indentation {
 			break
 		}
 		last = i + 1
@@ -238,30 +255,6 @@ func deepest(n *yaml.Node) int {
 		line = max(line, deepest(c))
 	}
 	return line
-}
-
-// add inserts lines with the keys behind so many lines.
-func (f *file) add(at int, indent string, path []string, block int, value string) {
-	var out []string
-	if at > 0 && !strings.HasSuffix(f.lines[at-1], "\n") {
-		f.lines[at-1] += f.eol
-	}
-	for len(path) > 1 && block > 0 {
-		out = append(out, indent+Key(path[0])+":"+f.eol)
-		indent += "  "
-		path = path[1:]
-		block--
-	}
-	out = append(out, indent+inBraces(path, value)+f.eol)
-	f.lines = append(f.lines[:at:at], append(out, f.lines[at:]...)...)
-}
-
-// inBraces returns key: {key: value}.
-func inBraces(path []string, value string) string {
-	if len(path) == 1 {
-		return Key(path[0]) + ": " + value
-	}
-	return Key(path[0]) + ": {" + inBraces(path[1:], value) + "}"
 }
 
 // plain are keys that mean themselves wherever they stand.
@@ -280,29 +273,41 @@ func Key(text string) string {
 	return string(quoted)
 }
 
-// verify reads both texts: they must differ in the value only.
-func verify(before, after []byte, path []string, value string) error {
-	var was, is, wanted any
+// verify reads both texts: they must differ in the values only.
+func verify(before, after []byte, edits []Edit) error {
+	var was, is any
 	if err := yaml.Unmarshal(before, &was); err != nil {
 		return err
 	}
 	if err := yaml.Unmarshal(after, &is); err != nil {
-		return fmt.Errorf("%s: the file is laid out in a way that cannot be edited: %w", strings.Join(path, "."), err)
-	}
-	if err := yaml.Unmarshal([]byte(value), &wanted); err != nil {
-		return err
+		return fmt.Errorf("%s: the file is laid out in a way that cannot be edited: %w", names(edits), err)
 	}
 	if was == nil {
 		was = map[string]any{}
 	}
-	put(was, path, wanted)
+	for _, e := range edits {
+		var wanted any
+		if err := yaml.Unmarshal([]byte(e.Value), &wanted); err != nil {
+			return err
+		}
+		put(was, e.Path, wanted)
+	}
 	if !reflect.DeepEqual(was, is) {
-		return fmt.Errorf("%s: the file is laid out in a way that cannot be edited: more than this value would change", strings.Join(path, "."))
+		return fmt.Errorf("%s: the file is laid out in a way that cannot be edited: more than this would change", names(edits))
 	}
 	return nil
 }
 
-// put sets what Set has set, in values. Keys that look like numbers are such.
+// names says what is edited.
+func names(edits []Edit) string {
+	name := strings.Join(edits[0].Path, ".")
+	if more := len(edits) - 1; more > 0 {
+		name += fmt.Sprintf(" and %d more", more)
+	}
+	return name
+}
+
+// put sets what Apply has set, in values. Keys that look like numbers are such.
 func put(node any, path []string, value any) {
 	get, set := func(string) any { return nil }, func(string, any) {}
 	switch m := node.(type) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 func TestValuesAreSetAndEverythingElseStays(t *testing.T) {
@@ -69,6 +70,46 @@ func TestWhatCannotBeEditedIsRefusedWithItsLine(t *testing.T) {
 	}
 }
 
+func TestManyEditsAreWhatOneAfterTheOtherWouldBe(t *testing.T) {
+	edits := []Edit{
+		{[]string{"limits", "range", "max"}, 1, "7d"},
+		{[]string{"limits", "oldest", "mode"}, 1, "warn"},
+		{[]string{"limits", "oldest", "max"}, 1, "9d"},
+		{[]string{"limits", "topk", "max"}, 1, "3"},
+		{[]string{"tenants", "a", "limits", "range", "max"}, 3, "1d"},
+		{[]string{"tenants", "b", "limits", "topk", "max"}, 3, "4"},
+	}
+	for text, want := range map[string]string{
+		"": "limits:\n  range: {max: 7d}\n  oldest: {mode: warn, max: 9d}\n  topk: {max: 3}\n" +
+			"tenants:\n  a:\n    limits:\n      range: {max: 1d}\n  b:\n    limits:\n      topk: {max: 4}\n",
+		"limits: {range: {max: 1h, mode: off}, topk: {}} # all": "limits: {oldest: {mode: warn, max: 9d}, range: {max: 7d, mode: off}, topk: {max: 3}} # all\n" +
+			"tenants:\n  a:\n    limits:\n      range: {max: 1d}\n  b:\n    limits:\n      topk: {max: 4}\n",
+		"tenants:\n  b:\n    limits:\n      range:\n        max: 2d\n\n# more\nlimits:\n  topk:\n    max: 9\n  oldest:\n    mode:": "tenants:\n  b:\n    limits:\n      range:\n        max: 2d\n      topk: {max: 4}\n  a:\n    limits:\n      range: {max: 1d}\n\n# more\n" +
+			"limits:\n  topk:\n    max: 3\n  oldest:\n    mode: warn\n    max: 9d\n  range: {max: 7d}\n",
+	} {
+		got, err := Apply([]byte(text), edits)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+		again, err := Apply(got, edits)
+		require.NoError(t, err)
+		require.Equal(t, want, string(again))
+		one := []byte(text)
+		for _, e := range edits {
+			one, err = Set(one, e.Path, e.Block, e.Value)
+			require.NoError(t, err)
+		}
+		var values, wanted any
+		require.NoError(t, yaml.Unmarshal(one, &values))
+		require.NoError(t, yaml.Unmarshal(got, &wanted))
+		require.Equal(t, wanted, values)
+	}
+	_, err := Apply([]byte("limits:\n  range: {max: 1d}\n  topk: []\n"), edits)
+	require.ErrorContains(t, err, "line 3: topk is no mapping")
+	got, err := Apply([]byte("a: 1"), []Edit{{[]string{"a"}, 1, "2"}})
+	require.NoError(t, err)
+	require.Equal(t, "a: 2", string(got), "the end stays as it is")
+}
+
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{"", "limits:\n  range: {max: 1d}\n", "limits: {a: {b: c}}\n", "limits:\n\n  # x\n  range:\n    - 1\n", "? limits\n: {range: {}}\n"} {
 		f.Add(seed)
@@ -81,5 +122,6 @@ func FuzzSet(f *testing.F) {
 		again, err := Set(out, []string{"limits", "range", "max"}, 1, "7d")
 		require.NoError(t, err)
 		require.Equal(t, string(out), string(again))
+		_, _ = Apply([]byte(text), []Edit{{[]string{"limits", "range", "mode"}, 1, "warn"}, {[]string{"limits", "topk", "max"}, 1, "3"}, {[]string{"tenants", "a", "limits", "range", "max"}, 3, "7d"}})
 	})
 }
