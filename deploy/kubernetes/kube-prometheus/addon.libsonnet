@@ -22,6 +22,12 @@ local hashed(name, labels, data) = {
   },
   data: data,
 };
+// merged is what the kustomization makes of a list whose elements have names: those
+// of the patch come first, on top of those that are there by the same name.
+local merged(list, patch) =
+  local names = [p.name for p in patch];
+  [std.foldl(std.mergePatch, [x for x in list if x.name == p.name] + [p], {}) for p in patch]
+  + [x for x in list if !std.member(names, x.name)];
 // with makes the volumes that have a ConfigMap read one of another name.
 local with(volumes, configMap) = [
   if 'configMap' in v then v { configMap+: { name: configMap.metadata.name } } else v
@@ -33,8 +39,8 @@ local with(volumes, configMap) = [
     prometheus+: { spec+: {
       image: patched.spec.image,
       version: patched.spec.version,
-      additionalArgs+: patched.spec.additionalArgs,
-      containers+: patched.spec.containers,
+      additionalArgs: merged(if 'additionalArgs' in super then super.additionalArgs else [], patched.spec.additionalArgs),
+      containers: merged(if 'containers' in super then super.containers else [], patched.spec.containers),
     } },
     networkPolicy+: { spec+: { ingress: networkPolicy[0].value } },
   },

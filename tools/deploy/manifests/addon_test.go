@@ -5,7 +5,6 @@ package manifests
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"testing"
 
@@ -19,11 +18,23 @@ import (
 var hash = regexp.MustCompile(`^(promguard|promguard-dashboards)-[a-z0-9]{10}$`)
 
 func TestTheJsonnetAddonGivesWhatTheKustomizationGives(t *testing.T) {
-	manifests, err := os.ReadFile(kubernetes + "testdata/kube-prometheus/manifests.yaml")
-	require.NoError(t, err)
-	fixture := objectsByName(t, manifests)
+	for _, manifests := range []string{"testdata/kube-prometheus", "testdata/lists"} {
+		t.Run(manifests, func(t *testing.T) {
+			got := withAddon(t, objectsByName(t, build(t, kubernetes+manifests)))
+			want := objectsByName(t, build(t, compose(t, manifests, "kube-prometheus")))
+			for key := range want {
+				require.Equal(t, want[key], got[key], key)
+			}
+			require.Len(t, got, len(want))
+		})
+	}
+}
+
+// withAddon returns what the addon makes of the objects of kube-prometheus.
+func withAddon(t *testing.T, manifests map[string]any) map[string]any {
+	t.Helper()
 	arg := func(key string) string {
-		text, err := json.Marshal(fixture[key])
+		text, err := json.Marshal(manifests[key])
 		require.NoError(t, err)
 		return string(text)
 	}
@@ -44,11 +55,7 @@ func TestTheJsonnetAddonGivesWhatTheKustomizationGives(t *testing.T) {
 			addByName(t, got, object)
 		}
 	}
-	want := objectsByName(t, build(t, kubernetes+"testdata/overlay"))
-	for key := range want {
-		require.Equal(t, want[key], got[key], key)
-	}
-	require.Len(t, got, len(want))
+	return got
 }
 
 // objectsByName returns objects by kind and name, with hashes left out.

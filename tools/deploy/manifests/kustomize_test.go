@@ -13,6 +13,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,11 +42,36 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // build does what kubectl kustomize DIR does, with its default options.
 func build(t *testing.T, dir string) []byte {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	require.NoError(t, err)
-	out, err := resources.AsYaml()
+	out, err := tryBuild(dir)
 	require.NoError(t, err)
 	return out
+}
+
+func tryBuild(dir string) ([]byte, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return resources.AsYaml()
+}
+
+// compose writes the kustomization of one resource and of components, all below
+// deploy/kubernetes, and returns its directory.
+func compose(t *testing.T, resource string, components ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	root, err := filepath.Abs(kubernetes)
+	require.NoError(t, err)
+	root, err = filepath.Rel(dir, root)
+	require.NoError(t, err)
+	for i := range components {
+		components[i] = filepath.Join(root, components[i])
+	}
+	text, err := yaml.Marshal(map[string][]string{"resources": {filepath.Join(root, resource)}, "components": components})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o644))
+	return dir
 }
 
 // decode reads a stream of objects as an API server does that refuses unknown and
@@ -92,7 +118,7 @@ func documents(t *testing.T, stream []byte) [][]byte {
 }
 
 func TestEveryKustomizationBuildsObjectsThatTheClusterKnows(t *testing.T) {
-	for _, dir := range []string{"guard", "prometheus", "base", "testdata/kube-prometheus", "testdata/overlay", "testdata/stock", "testdata/replay-probe"} {
+	for _, dir := range []string{"guard", "prometheus", "base", "testdata/kube-prometheus", "testdata/lists", "testdata/overlay", "testdata/stock", "testdata/replay-probe"} {
 		t.Run(dir, func(t *testing.T) {
 			requireConsistent(t, decode(t, build(t, kubernetes+dir)))
 		})

@@ -20,13 +20,7 @@ import (
 
 func patchedPrometheus(t *testing.T, dir string) *monitoringv1.Prometheus {
 	t.Helper()
-	for _, object := range decode(t, build(t, kubernetes+dir)) {
-		if p, ok := object.(*monitoringv1.Prometheus); ok {
-			return p
-		}
-	}
-	t.Fatal("no Prometheus")
-	return nil
+	return find[*monitoringv1.Prometheus](t, decode(t, build(t, kubernetes+dir)))
 }
 
 // operatorContainer is what of the container prometheus the operator makes matters
@@ -75,6 +69,11 @@ func TestNoReplayIsCutOffByTheStartupProbe(t *testing.T) {
 	}
 }
 
+// After a snapshot of the head, upstream's code replays the log, not the parallel one.
+func TestNoSnapshotKeepsTheReplayFromBeingParallel(t *testing.T) {
+	require.NotContains(t, patchedPrometheus(t, "prometheus").Spec.EnableFeatures, monitoringv1.EnableFeature("memory-snapshot-on-shutdown"))
+}
+
 func TestTheProbeByProgressAsksTheSidecar(t *testing.T) {
 	p := patchedPrometheus(t, "testdata/replay-probe")
 	probe := merge(t, operatorContainer(), p.Spec.Containers[0]).StartupProbe
@@ -85,6 +84,36 @@ func TestTheProbeByProgressAsksTheSidecar(t *testing.T) {
 	require.Equal(t, corev1.ContainerRestartPolicyAlways, *sidecar.RestartPolicy)
 	requireContainerPort(t, sidecar, probe.HTTPGet.Port, "startup probe")
 	require.Equal(t, guardContainer(t, build(t, kubernetes+"guard")).Image, sidecar.Image)
+}
+
+func TestComponentsKeepWhatTheListsOfAPrometheusHold(t *testing.T) {
+	const lists, patched, probe = "testdata/lists", "components/patched-prometheus", "components/replay-probe"
+	before := patchedPrometheus(t, lists).Spec
+	after := find[*monitoringv1.Prometheus](t, decode(t, build(t, compose(t, lists, patched, probe)))).Spec
+
+	require.Subset(t, after.AdditionalArgs, before.AdditionalArgs)
+	require.Equal(t, "guard.drop-rules", after.AdditionalArgs[0].Name)
+	require.Subset(t, after.InitContainers, before.InitContainers)
+	require.Equal(t, "startup-probe", after.InitContainers[0].Name)
+	require.Equal(t, before.ScrapeClasses, after.ScrapeClasses)
+
+	require.Len(t, after.Containers, len(before.Containers))
+	server := after.Containers[0]
+	require.Equal(t, "/startup", server.StartupProbe.HTTPGet.Path)
+	require.Equal(t, "/-/healthy", server.LivenessProbe.HTTPGet.Path)
+	server.StartupProbe, server.LivenessProbe = nil, nil
+	require.ElementsMatch(t, before.Containers, append(after.Containers[1:], server))
+}
+
+// A merged list could have two defaults, for which the operator refuses the object.
+func TestTheScrapeClassIsRefusedByAPrometheusThatHasClasses(t *testing.T) {
+	_, err := tryBuild(compose(t, "testdata/lists", "components/scrape-class"))
+	require.ErrorContains(t, err, "testing value /spec/scrapeClasses failed")
+}
+
+func TestTheProbeByProgressIsRefusedInFrontOfThePatchedBuild(t *testing.T) {
+	_, err := tryBuild(compose(t, "testdata/kube-prometheus", "components/replay-probe", "components/patched-prometheus"))
+	require.ErrorContains(t, err, "/spec/containers/0/name")
 }
 
 // That is why the probe by progress is one over HTTP.
