@@ -139,6 +139,37 @@ func TestQueriesNameTheMetricsOfTheListAndNoOthers(t *testing.T) {
 	require.Equal(t, slices.Compact(listed), slices.Sorted(maps.Keys(read)))
 }
 
+// A counter of dropped series begins with the first of them, often with all: a rate
+// would not see them. Its labels and those of the rules are the ones grouped by.
+func TestDroppedSeriesAreReadAsTheyAreCounted(t *testing.T) {
+	own := map[string][]string{
+		"promguard_drop_rule_info":                  {"profile", "rule", "class"},
+		"promguard_drop_rules_dropped_series_total": {"profile", "rule", "scrape_job"},
+	}
+	read := map[string]bool{}
+	for _, e := range expressions(t) {
+		for _, q := range e.Queries {
+			parser.Inspect(q, func(n parser.Node, path []parser.Node) error {
+				s, ok := n.(*parser.VectorSelector)
+				if !ok || own[name(s.LabelMatchers)] == nil {
+					return nil
+				}
+				read[name(s.LabelMatchers)] = true
+				for _, above := range path {
+					_, ranged := above.(*parser.MatrixSelector)
+					require.False(t, ranged, "%s: %s", e.Place, e.Text)
+				}
+				require.NotEmpty(t, path, e.Text)
+				aggregate, ok := path[len(path)-1].(*parser.AggregateExpr)
+				require.True(t, ok, "%s: %s", e.Place, e.Text)
+				require.Subset(t, own[name(s.LabelMatchers)], aggregate.Grouping, "%s: %s", e.Place, e.Text)
+				return nil
+			})
+		}
+	}
+	require.Len(t, read, len(own))
+}
+
 func name(matchers []*labels.Matcher) string {
 	for _, m := range matchers {
 		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {

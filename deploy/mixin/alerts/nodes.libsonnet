@@ -20,11 +20,14 @@ function(c)
       alert(
         'NodesLeftInBurst',
         'warning',
-        '0s',
+        '2m',
+        // A kube-state-metrics that is away, one shard of several too, takes its nodes with it.
         |||
           count(kube_node_info{%(s)s} offset 10m unless on (node) kube_node_info{%(s)s}) > %(least)d
           and count(kube_node_info{%(s)s} offset 10m unless on (node) kube_node_info{%(s)s}) > %(ratio)g * count(kube_node_info{%(s)s} offset 10m)
-          and on () count(up{%(s)s} == 1) > 0
+          unless on () count(up{%(s)s} == 0)
+          and on () sum(up{%(s)s}) >= sum(up{%(s)s} offset 10m)
+          and on () count(kube_node_info{%(s)s})
         ||| % { s: s, least: c.burstNodes, ratio: c.burstRatio },
         'Many nodes left at once.',
         '{{ $value }} nodes that were there 10 minutes ago are gone.',

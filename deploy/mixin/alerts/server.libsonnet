@@ -53,9 +53,11 @@ function(c)
         'PrometheusMemoryNearLimit',
         'warning',
         '15m',
-        'process_resident_memory_bytes{%(s)s} > 0.9 * (go_gc_gomemlimit_bytes{%(s)s} < 2^60)' % { s: s },
+        // What the process holds besides live objects, Go gives back before it is short:
+        // garbage, and pages of files in resident memory.
+        'go_gc_heap_live_bytes{%(s)s} > 0.8 * (go_gc_gomemlimit_bytes{%(s)s} < 2^60)' % { s: s },
         'Prometheus is near its limit of memory.',
-        '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, more than 90 % of GOMEMLIMIT.',
+        '{{ $labels.instance }} has {{ $value | humanize1024 }}B of live objects, more than 80 % of GOMEMLIMIT.',
       ),
     ],
   }

@@ -10,10 +10,11 @@ function(c) local s = c.prometheus; g.dashboard(
       g.stat('Samples dropped', 'Share of scraped samples that relabelling and drop rules leave out, over all targets.', 'percentunit', [g.query('1 - sum(scrape_samples_post_metric_relabeling{job=~".+"}) / sum(scrape_samples_scraped{job=~".+"})')]),
       g.stat('Samples scraped', 'Samples of one round of scrapes.', 'short', [g.query('sum(scrape_samples_scraped{job=~".+"})')]),
       g.stat('Series in memory', '', 'short', [g.query('sum(prometheus_tsdb_head_series{%s})' % s)]),
-      g.stat('Rules in force', 'Drop rules of the profile or file.', 'short', [g.query('count(count by (profile, rule) (promguard_drop_rule_info{%s}))' % s)]),
+      g.stat('Rules in force', 'Drop rules of the profile or file, and of profiles that targets name.', 'short', [g.query('count(count by (profile, rule) (promguard_drop_rule_info{%s}))' % s)]),
     ]),
     g.row('By rule', [
-      g.timeseries('Series dropped', 'Series met for the first time and dropped, per second. Peaks are targets that began anew.', 'short', [g.query('sum by (rule) (rate(promguard_drop_rules_dropped_series_total{%s}[$__rate_interval])) > 0' % s, '{{rule}}')], stacked=true),
+      // No rate: a counter is there from the first series on that its rule drops, mostly all of them in one scrape.
+      g.timeseries('Series dropped', 'Since the servers started, of the scrape pools that there are. Steps are targets that are new or began anew.', 'short', [g.query('sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % s, '{{profile}}: {{rule}}')], stacked=true),
       g.table('Since the start', 'Series dropped since the servers started; targets that begin anew count again.', 'short', g.query('sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % s)),
       g.table('Rules that drop nothing', 'Since the start: without them nothing would change.', 'short', g.query('count by (profile, rule, class) (promguard_drop_rule_info{%s}) unless on (profile, rule) sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % [s, s])),
     ]),

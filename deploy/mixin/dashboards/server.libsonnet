@@ -7,9 +7,10 @@ function(c) local s = c.prometheus; g.dashboard(
   'Memory, the budget of reads, queues, and the replay of the write-ahead log of the patched Prometheus.',
   [
     g.row('Memory', [
-      g.timeseries('Memory', 'What the kernel counts, what Go holds, and the limit that Go keeps to.', 'bytes', [
+      g.timeseries('Memory', 'What the kernel counts, pages of mapped files included; what Go holds; what of it is no garbage; and the limit that Go keeps to.', 'bytes', [
         g.query('process_resident_memory_bytes{%s, pod=~"$pod"}' % s, '{{pod}} resident'),
         g.query('go_memstats_heap_inuse_bytes{%s, pod=~"$pod"}' % s, '{{pod}} heap'),
+        g.query('go_gc_heap_live_bytes{%s, pod=~"$pod"}' % s, '{{pod}} live'),
         // Without a limit it is the largest number there is.
         g.query('go_gc_gomemlimit_bytes{%s, pod=~"$pod"} < 2^60' % s, '{{pod}} GOMEMLIMIT'),
       ]),
