@@ -120,6 +120,22 @@ func TestTheDataSourceIsTheOneThatIsProvisioned(t *testing.T) {
 	require.YAMLEq(t, string(file), overlay.StringData["datasources.yaml"])
 }
 
+func TestTheGuardMayReachADNSCacheAndWhatElseIsNamed(t *testing.T) {
+	egress := func(values string) []networkingv1.NetworkPolicyEgressRule {
+		return find[*networkingv1.NetworkPolicy](t, decode(t, mustTemplate(t, "promguard", values))).Spec.Egress
+	}
+	rules := egress("{}")
+	require.Len(t, rules, 2)
+	require.Equal(t, "169.254.20.10/32", rules[1].To[1].IPBlock.CIDR)
+
+	rules = egress(`networkPolicy: {dns: [{ipBlock: {cidr: 10.1.2.3/32}}], extraEgress: [{to: [{ipBlock: {cidr: 10.4.0.0/16}}]}]}`)
+	require.Len(t, rules, 3)
+	require.Len(t, rules[1].To, 1)
+	require.Equal(t, "10.1.2.3/32", rules[1].To[0].IPBlock.CIDR)
+	require.Len(t, rules[1].Ports, 2, "DNS is over UDP and TCP")
+	require.Equal(t, "10.4.0.0/16", rules[2].To[0].IPBlock.CIDR)
+}
+
 func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 	for name, values := range map[string]string{
 		"unknown key":        "upstreem: {}",
@@ -127,6 +143,7 @@ func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 		"no URL":             "upstream: {urls: [prometheus:9090]}",
 		"unknown kind":       "upstream: {kind: influx}",
 		"port as text":       "service: {port: '9091'}",
+		"DNS by nobody":      "networkPolicy: {dns: []}",
 		"policy as text":     "policy: 'limits: {}'",
 	} {
 		t.Run(name, func(t *testing.T) {
