@@ -53,8 +53,8 @@ function(c)
         'PrometheusMemoryNearLimit',
         'warning',
         '15m',
-        // What the process holds besides live objects, Go gives back before it is short:
-        // garbage, and pages of files in resident memory.
+        // What resident memory has besides goes when there is need: garbage when Go
+        // needs room, pages of mapped files when the kernel does.
         'go_gc_heap_live_bytes{%(s)s} > 0.8 * (go_gc_gomemlimit_bytes{%(s)s} < 2^60)' % { s: s },
         'Prometheus is near its limit of memory.',
         '{{ $labels.instance }} has {{ $value | humanize1024 }}B of live objects, more than 80 % of GOMEMLIMIT.',

@@ -15,7 +15,7 @@ function(c) local s = c.ksm; g.dashboard(
     ]),
     g.row('Bursts', [
       g.timeseries('Joined', 'Nodes that were created in the 10 minutes before.', 'short', [g.query('count(time() - kube_node_created{%s} < 600) or vector(0)' % s, 'joined')]),
-      g.timeseries('Left', 'Nodes that were there 10 minutes before and are not any more.', 'short', [g.query('count(kube_node_info{%s} offset 10m unless on (node) kube_node_info{%s}) or vector(0)' % [s, s], 'left')]),
+      g.timeseries('Left', 'Nodes that were there 10 minutes before and are not any more, also because their kube-state-metrics is not scraped.', 'short', [g.query('count(kube_node_info{%s} offset 10m unless on (node) kube_node_info{%s}) or vector(0)' % [s, s], 'left')]),
       g.timeseries('Nodes', '', 'short', [g.query('count(kube_node_info{%s})' % s, 'nodes')]),
     ]),
     g.row('Out of work', [
