@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -36,7 +38,7 @@ func (r *rules) adapter(doc *yaml.Node, place string) {
 	for _, resource := range []string{"cpu", "memory"} {
 		for _, query := range []string{"containerQuery", "nodeQuery"} {
 			if q := text(doc, "resourceRules", resource, query); q != "" {
-				r.adapterQuery(fmt.Sprintf("%sresourceRules.%s.%s", prefix, resource, query), q, "")
+				r.adapterQuery(fmt.Sprintf("%sresourceRules.%s.%s", prefix, resource, query), q, nil)
 			}
 		}
 	}
@@ -67,28 +69,24 @@ func (r *rules) adapterRule(rule *yaml.Node, place string) {
 	r.Expressions = append(r.Expressions, Expression{
 		File: r.file, Place: place + ", seriesQuery", Kind: KindAutoscaler, Text: query, Listing: listing,
 	})
-	// What the query reads beyond the series it is made from is in its own
-	// text only; the series of the template are those of seriesQuery.
-	name := ""
-	for _, m := range listing.Matchers {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
-			name = m.Value
-		}
-	}
-	if q := text(rule, "metricsQuery"); q != "" && (name != "" || !strings.Contains(q, ".Series")) {
-		r.adapterQuery(place+", metricsQuery", q, name)
+	if q := text(rule, "metricsQuery"); q != "" {
+		r.adapterQuery(place+", metricsQuery", q, listing.Matchers)
 	}
 }
 
 var adapterTemplate = regexp.MustCompile(`<<\s*(.*?)\s*>>`)
 
-// adapterQuery parses a template of prometheus-adapter.
-func (r *rules) adapterQuery(place, query, series string) {
+// adapterSeries stands for the name of the series that a template is made from.
+var adapterSeries = Marker(2)
+
+// adapterQuery parses a template of prometheus-adapter. The series that it is
+// made from are those that the matchers match.
+func (r *rules) adapterQuery(place, query string, series []*labels.Matcher) {
 	var unknown error
 	expanded := adapterTemplate.ReplaceAllStringFunc(query, func(ref string) string {
 		switch m := adapterTemplate.FindStringSubmatch(ref)[1]; m {
 		case ".Series":
-			return series
+			return adapterSeries
 		case ".LabelMatchers":
 			return Marker(0) + `=~".*"`
 		case ".GroupBy":
@@ -107,14 +105,49 @@ func (r *rules) adapterQuery(place, query, series string) {
 		r.problem(r.file, place, unknown)
 		return
 	}
+	name := nameOf(series)
+	if name != "" {
+		expanded = strings.ReplaceAll(expanded, adapterSeries, name)
+	}
 	expr, err := parseExpr(expanded)
 	if err != nil {
 		r.problem(r.file, place, err)
 		return
 	}
+	if name == "" {
+		selectSeries(expr, series)
+	}
 	e := Expression{File: r.file, Place: place, Kind: KindAutoscaler, Text: query}
 	e.Queries = append(e.Queries, expr)
 	r.Expressions = append(r.Expressions, e)
+}
+
+// nameOf returns the one name that the matchers match, or "".
+func nameOf(matchers []*labels.Matcher) string {
+	for _, m := range matchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return ""
+}
+
+// selectSeries lets the selectors of adapterSeries select what the matchers match.
+// The adapter asks for the series one name after the other; to ask for all at once
+// reads the same. Without matchers the name stays one that may be any.
+func selectSeries(expr parser.Expr, series []*labels.Matcher) {
+	if len(series) == 0 {
+		return
+	}
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		vs, ok := n.(*parser.VectorSelector)
+		if !ok || nameOf(vs.LabelMatchers) != adapterSeries {
+			return nil
+		}
+		others := slices.DeleteFunc(slices.Clone(vs.LabelMatchers), func(m *labels.Matcher) bool { return m.Name == labels.MetricName })
+		vs.Name, vs.LabelMatchers = "", slices.Concat(series, others)
+		return nil
+	})
 }
 
 // horizontalPodAutoscaler reads the metrics of an HPA. They have the names that

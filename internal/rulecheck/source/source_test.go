@@ -181,6 +181,29 @@ func TestQueriesOfTemplatesAreCheckedOrTold(t *testing.T) {
 	}
 }
 
+func TestTemplateOfSeriesByARegexIsReadWithAllThatStandsBesideThem(t *testing.T) {
+	read := func(series, query string) Found {
+		return readRules("x.yaml", []byte("rules:\n- seriesQuery: '"+series+"'\n  seriesFilters: [{isNot: _bucket$}]\n  metricsQuery: '"+query+"'\n"))
+	}
+	f := read(`{__name__=~"^http_.*",pod!=""}`, "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>) / sum(pod_capacity{<<.LabelMatchers>>}) by (<<.GroupBy>>)")
+	require.Empty(t, f.Problems)
+	require.Len(t, f.Expressions, 2)
+	var selectors []string
+	for _, matchers := range parser.ExtractSelectors(f.Expressions[1].Queries[0]) {
+		vs := parser.VectorSelector{LabelMatchers: matchers}
+		selectors = append(selectors, vs.String())
+	}
+	require.Equal(t, []string{
+		`{__name__!~".*(?:_bucket$).*",__name__=~"^http_.*",pod!="",promguardvar0z=~".*"}`,
+		`{__name__="pod_capacity",promguardvar0z=~".*"}`,
+	}, selectors)
+
+	f = read(`{__name__=~"^http_.*"}`, "<<.Series>>_total")
+	require.True(t, HasMarker(f.Expressions[1].Queries[0].String()), "the name put together may be any")
+	f = read(`{__name__=~"^http_.*"}`, "sum(<<.Series>>")
+	require.Len(t, f.Problems, 1)
+}
+
 func TestWhatIsNotReadIsToldAndNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
