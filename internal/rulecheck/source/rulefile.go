@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,17 +16,24 @@ import (
 // RuleFiles reads everything but dashboards that evaluates expressions, below
 // the paths: Prometheus's rule files, PrometheusRule objects, Grafana's alert
 // rules, the configuration of prometheus-adapter, and what HorizontalPodAutoscaler
-// and ScaledObject objects read. Kubernetes objects of other kinds are passed over.
+// and ScaledObject objects read, by themselves and within ConfigMaps and Secrets.
+// Kubernetes objects that are known to read no series are passed over; the first of
+// each other kind is a problem.
 func RuleFiles(paths ...string) Found {
 	var f Found
+	told := map[string]bool{}
 	for _, path := range paths {
-		f.readAll(path, []string{".yaml", ".yml", ".json", ".rules"}, readRules)
+		f.readAll(path, []string{".yaml", ".yml", ".json", ".rules"}, func(file string, text []byte) Found {
+			return readRules(file, text, told)
+		})
 	}
 	return f
 }
 
-func readRules(file string, text []byte) Found {
-	r := &rules{file: file}
+// readRules reads a file. told has the kinds of objects, unknown to this check,
+// that have been told, and gets those of the file.
+func readRules(file string, text []byte, told map[string]bool) Found {
+	r := &rules{file: file, told: told}
 	if err := documents(text, func(doc *yaml.Node) { r.document(doc, "") }); err != nil {
 		r.problem(file, "", err)
 	}
@@ -38,6 +44,7 @@ func readRules(file string, text []byte) Found {
 type rules struct {
 	Found
 	file string
+	told map[string]bool
 }
 
 // document reads what a YAML document is. place says where in the file it is, if
@@ -60,14 +67,14 @@ func (r *rules) document(doc *yaml.Node, place string) {
 		r.groups(field(doc, "spec"), place)
 	case kind == "ConfigMap":
 		r.configMap(doc, place)
+	case kind == "Secret":
+		r.secret(doc, place)
 	case kind == "HorizontalPodAutoscaler":
 		r.horizontalPodAutoscaler(doc, place)
 	case kind == "ScaledObject", kind == "ScaledJob":
 		r.scaledObject(doc, place)
 	case kind != "":
-		if line := queryLine(doc); line > 0 {
-			r.problem(r.file, place, fmt.Errorf("line %d looks like a query, but how objects of this kind ask is not known to this check", line))
-		}
+		r.otherObject(doc, kind, place)
 	case field(doc, "groups") != nil:
 		r.groups(doc, place)
 	case isAdapter(doc):
@@ -75,43 +82,6 @@ func (r *rules) document(doc *yaml.Node, place string) {
 	default:
 		r.problem(r.file, place, errors.New("neither rule groups, nor a configuration of prometheus-adapter, nor a Kubernetes object"))
 	}
-}
-
-// queryLine returns the line of the first field by a name that queries have, or 0.
-func queryLine(n *yaml.Node) int {
-	if n = resolve(n); n == nil || n.Kind == yaml.AliasNode {
-		return 0
-	}
-	for i, c := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 && c.Kind == yaml.ScalarNode && c.Value != "" &&
-			slices.Contains([]string{"expr", "query", "promql", "expression"}, strings.ToLower(n.Content[i-1].Value)) {
-			return c.Line
-		}
-		if c.Kind == yaml.AliasNode {
-			continue
-		}
-		if line := queryLine(c); line > 0 {
-			return line
-		}
-	}
-	return 0
-}
-
-// configMap reads the files in a ConfigMap that are what this package knows.
-func (r *rules) configMap(doc *yaml.Node, place string) {
-	pairs(doc, func(key string, value *yaml.Node) {
-		if !hasExtension(key, []string{".yaml", ".yml", ".rules"}) {
-			return
-		}
-		err := documents([]byte(value.Value), func(inner *yaml.Node) {
-			if field(inner, "groups") != nil || isAdapter(inner) {
-				r.document(inner, place+", "+key)
-			}
-		})
-		if err != nil {
-			r.problem(r.file, place+", "+key, err)
-		}
-	}, "data")
 }
 
 func (r *rules) groups(doc *yaml.Node, place string) {

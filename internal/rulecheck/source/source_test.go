@@ -4,6 +4,7 @@
 package source
 
 import (
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"os"
@@ -162,7 +163,7 @@ func TestNameOfADataSourceSaysNothing(t *testing.T) {
 
 func TestQueriesOfTemplatesAreCheckedOrTold(t *testing.T) {
 	rule := func(field, template string) Found {
-		return readRules("x.yaml", []byte("groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    "+field+":\n      x: '"+strings.ReplaceAll(template, "'", "''")+"'\n"))
+		return readRules("x.yaml", []byte("groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    "+field+":\n      x: '"+strings.ReplaceAll(template, "'", "''")+"'\n"), map[string]bool{})
 	}
 	for template, want := range map[string][2]int{
 		`{{ query "gone" | first | value }}`: {2, 0},
@@ -183,7 +184,7 @@ func TestQueriesOfTemplatesAreCheckedOrTold(t *testing.T) {
 
 func TestTemplateOfSeriesByARegexIsReadWithAllThatStandsBesideThem(t *testing.T) {
 	read := func(series, query string) Found {
-		return readRules("x.yaml", []byte("rules:\n- seriesQuery: '"+series+"'\n  seriesFilters: [{isNot: _bucket$}]\n  metricsQuery: '"+query+"'\n"))
+		return readRules("x.yaml", []byte("rules:\n- seriesQuery: '"+series+"'\n  seriesFilters: [{isNot: _bucket$}]\n  metricsQuery: '"+query+"'\n"), map[string]bool{})
 	}
 	f := read(`{__name__=~"^http_.*",pod!=""}`, "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>) / sum(pod_capacity{<<.LabelMatchers>>}) by (<<.GroupBy>>)")
 	require.Empty(t, f.Problems)
@@ -229,6 +230,63 @@ func TestWhatIsNotReadIsToldAndNotPassedOver(t *testing.T) {
 	} {
 		require.Len(t, tc.found.Expressions, tc.expressions, name)
 		require.Len(t, tc.found.Problems, tc.said, "%s: %v", name, tc.found.Problems)
+	}
+}
+
+func TestRulesInAConfigMapOrASecretAreFoundWhateverTheirFileIsCalled(t *testing.T) {
+	rules := "groups: [{name: g, rules: [{alert: A, expr: found > 1}]}]"
+	for name, object := range map[string]string{
+		"no extension":   "kind: ConfigMap\ndata: {alerts: '" + rules + "'}",
+		"JSON":           `{"kind": "ConfigMap", "data": {"a.json": "{\"groups\":[{\"name\":\"g\",\"rules\":[{\"alert\":\"A\",\"expr\":\"found > 1\"}]}]}"}}`,
+		"text of Secret": "kind: Secret\nstringData: {additional.yaml: '" + rules + "'}",
+		"data of Secret": "kind: Secret\ndata: {rules: " + base64.StdEncoding.EncodeToString([]byte(rules)) + "}",
+		"object within":  "kind: ConfigMap\ndata: {x: '{kind: PrometheusRule, spec: {" + rules + "}}'}",
+	} {
+		f := readRules("x.yaml", []byte(object), map[string]bool{})
+		require.Empty(t, f.Problems, name)
+		require.Len(t, f.Expressions, 1, name)
+		require.Equal(t, "found > 1", f.Expressions[0].Text, name)
+	}
+	for name, object := range map[string]string{
+		"rules that do not parse": "kind: ConfigMap\ndata: {alerts: 'groups: ['}",
+		"broken YAML by its name": "kind: ConfigMap\ndata: {a.yml: '['}",
+		"binary":                  "kind: ConfigMap\nbinaryData: {a: aGVsbG8=}",
+		"compressed":              "kind: Secret\ndata: {a: H4sIAAAAAAAA}",
+		"encrypted":               "kind: Secret\ndata: {a: 'ENC[x]'}",
+		"a query of its own form": "kind: ConfigMap\ndata: {config: 'metrics: [{totalQuery: sum(up)}]'}",
+	} {
+		f := readRules("x.yaml", []byte(object), map[string]bool{})
+		require.Len(t, f.Problems, 1, name)
+		require.Empty(t, f.Expressions, name)
+	}
+}
+
+func TestObjectsThatMayReadSeriesAreToldAndOrdinaryOnesAreNot(t *testing.T) {
+	for name, object := range map[string]string{
+		"Sloth":          "apiVersion: sloth.slok.dev/v1\nkind: PrometheusServiceLevel\nspec: {slos: [{sli: {events: {errorQuery: a, totalQuery: b}}}]}",
+		"Pyrra":          "apiVersion: pyrra.dev/v1alpha1\nkind: ServiceLevelObjective\nspec: {indicator: {ratio: {total: {metric: a}}}}",
+		"encrypted":      "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nspec: {encryptedData: {a: x}}",
+		"installs":       "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec: {chart: {}}",
+		"not Kubernetes": "kind: Deployment",
+	} {
+		f := readRules("x.yaml", []byte(object+"\n---\n"+object), map[string]bool{})
+		require.NotEmpty(t, f.Problems, name)
+	}
+	told := map[string]bool{}
+	pyrra := []byte("apiVersion: pyrra.dev/v1alpha1\nkind: ServiceLevelObjective")
+	require.Len(t, readRules("a.yaml", pyrra, told).Problems, 1)
+	require.Empty(t, readRules("b.yaml", pyrra, told).Problems, "told once")
+	for _, object := range []string{
+		"apiVersion: apps/v1\nkind: Deployment",
+		"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nspec: {validations: [{expression: object.x}]}",
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole",
+		"apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor",
+		"apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {query: {maxSamples: 5}}",
+		"apiVersion: cert-manager.io/v1\nkind: Certificate",
+		"apiVersion: v1\nkind: ConfigMap\ndata: {nginx.conf: 'http { server {} }', script.sh: 'echo \"x: y: z\"', q.yaml: 'pg: {query: SELECT 1}', b: '{\"panels\": [{\"expr\": \"up\"}]}'}",
+		"apiVersion: v1\nkind: Secret\ndata: {tls.crt: //79AA==}\nstringData: {alertmanager.yaml: 'route: {receiver: x}'}",
+	} {
+		require.Empty(t, readRules("x.yaml", []byte(object), map[string]bool{}).Problems, object)
 	}
 }
 
@@ -283,7 +341,7 @@ func FuzzRuleFile(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(text)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) { requireSound(t, readRules("x.yaml", text)) })
+	f.Fuzz(func(t *testing.T, text []byte) { requireSound(t, readRules("x.yaml", text, map[string]bool{})) })
 }
 
 func FuzzQueryLog(f *testing.F) {
