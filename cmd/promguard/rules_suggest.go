@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck/replay"
 	"github.com/promguard/promguard/internal/rulesuggest"
 )
@@ -22,6 +24,7 @@ type rulesSuggest struct {
 	inventoryFlags
 
 	sources sourceFlags
+	extends string
 	top     int
 	out     string
 }
@@ -32,6 +35,8 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	var f rulesSuggest
 	f.sources.declare(cmd)
 	f.declare(cmd)
+	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves. "+
+		"Not given, it is the one that --prometheus says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
 	cmd.Flag("top", "Rules that are suggested at most.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
@@ -69,6 +74,10 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 	if err := f.validate(); err != nil {
 		return nil, err
 	}
+	extends, err := f.profile()
+	if err != nil {
+		return nil, err
+	}
 	evidence := rulesuggest.Evidence{
 		Found: f.sources.read(), RuleFiles: len(f.sources.ruleFiles) > 0, Dashboards: len(f.sources.dashboards) > 0, QueryLogs: len(f.sources.queryLogs) > 0,
 	}
@@ -80,13 +89,30 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 		return nil, err
 	}
 	if f.server.URL != "" {
-		return finder.Live(ctx, &f.server, f.top)
+		return finder.Live(ctx, &f.server, extends, f.top)
 	}
 	series, name, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return finder.Scan(ctx, name, series, f.top)
+	return finder.Scan(ctx, name, series, *extends, f.top)
+}
+
+// profile returns the profile that the file extends, nil for the one that the
+// server runs.
+func (f *rulesSuggest) profile() (*relabel.Profile, error) {
+	name := f.extends
+	switch {
+	case name == "" && f.server.URL != "":
+		return nil, nil
+	case name == "":
+		name = relabel.ProfileRecommended
+	}
+	p, err := relabel.ProfileByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("--extends: %w", err)
+	}
+	return &p, nil
 }
 
 // open returns the series of a data directory or of scrapes.

@@ -17,8 +17,15 @@ import (
 // are looked into for labels.
 const lookedInto = 40
 
-// Scan suggests at most top rules for a source that is read as a whole.
-func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source, top int) (*Report, error) {
+// Scan suggests at most top rules for a source that is read as a whole, beside
+// those of a built-in profile, which the file extends. What that drops is no part of
+// what is counted.
+func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source, extends relabel.Profile, top int) (*Report, error) {
+	f.base = extends
+	series, err := stays(series, extends)
+	if err != nil {
+		return nil, err
+	}
 	counts, err := inventory.CountNames(ctx, series)
 	if err != nil {
 		return nil, err
@@ -35,7 +42,7 @@ func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source,
 	if err != nil {
 		return nil, err
 	}
-	r.Source = name
+	r.Source = f.left(name)
 	for _, c := range counts {
 		r.Total += c.Series
 	}
@@ -47,8 +54,15 @@ func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source,
 	return r, nil
 }
 
-// Live suggests at most top rules for a live server, within its budget.
-func (f *Finder) Live(ctx context.Context, s *inventory.Server, top int) (*Report, error) {
+// Live suggests at most top rules for a live server, within its budget. The file
+// extends the profile given, or if that is nil the built-in profile that the server
+// runs.
+func (f *Finder) Live(ctx context.Context, s *inventory.Server, extends *relabel.Profile, top int) (*Report, error) {
+	force := profileInForce(ctx, s)
+	if extends == nil {
+		extends = &force.builtin
+	}
+	f.base = *extends
 	counts, notes, err := s.CountNames(ctx, f.Unread)
 	if err != nil {
 		return nil, err
@@ -58,20 +72,34 @@ func (f *Finder) Live(ctx context.Context, s *inventory.Server, top int) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	r.Source, r.Notes = s.String(), notes
+	r.Source, r.Notes, r.InForce = s.String(), notes, force.warning(f.base)
+	if force.builtin.Name == f.base.Name {
+		r.Source = f.left(r.Source)
+	} else if len(f.base.Rules) > 0 {
+		r.Notes = append(r.Notes, "What the extended profile drops of these series is counted with them.")
+	}
 	if rows, err := s.Query(ctx, "sum(scrape_samples_post_metric_relabeling)"); err == nil && len(rows) == 1 {
 		r.Total = int(rows[0].Value)
 	}
 	return r, ctx.Err()
 }
 
+// left says what of a source was counted.
+func (f *Finder) left(source string) string {
+	if len(f.base.Rules) == 0 {
+		return source
+	}
+	return fmt.Sprintf("what the profile %s leaves of %s", f.base.Name, source)
+}
+
 func (f *Finder) report(counts map[string]inventory.Count, values map[string]map[string]map[string]int, top int) (*Report, error) {
-	r := &Report{Evidence: f.evidence}
-	var err error
+	r := &Report{Evidence: f.evidence, base: f.base}
 	candidates := first(slices.Concat(f.Whole(counts, top), f.ByValue(values, top)), top)
-	if r.Suggestions, r.Refused, err = f.Prove(candidates, f.evidence.Reason()); err != nil {
+	p, err := f.prove(candidates, f.evidence.Reason())
+	if err != nil {
 		return nil, err
 	}
+	r.Suggestions, r.Refused, r.Seen = p.proved, p.refused, p.seen
 	if r.Blockers, err = f.Blockers(); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type Finder struct {
 	// recorded are the names of recording rules' results.
 	recorded map[string]bool
 	readers  []reader
+	// base are the rules that come first in the file, and nothing that they drop is
+	// suggested.
+	base relabel.Profile
 }
 
 // reader is a selector of an expression, and the labels that the expression names
@@ -380,10 +383,22 @@ func (f *Finder) Named(name, label string) bool {
 	return slices.ContainsFunc(f.readersOf(name), func(r reader) bool { return r.named[label] })
 }
 
-// Prove returns those of the suggestions that no expression can notice, as a
-// profile, and how many others there were. The reason of each is that given.
-func (f *Finder) Prove(all []Suggestion, reason string) (proved []Suggestion, refused int, err error) {
-	taken := map[string]bool{}
+// proof is what all rules of a file together do.
+type proof struct {
+	proved  []Suggestion
+	refused int
+	// seen are the findings of the rules that the file takes from a profile.
+	seen []string
+}
+
+// prove checks the whole file: the rules of the profile that it extends, and the
+// suggestions. It keeps those of them that no expression can notice. The reason of
+// each is that given.
+func (f *Finder) prove(all []Suggestion, reason string) (proof, error) {
+	taken, base := map[string]bool{}, map[string]bool{}
+	for _, r := range f.base.Rules {
+		taken[r.ID], base[r.ID] = true, true
+	}
 	for i := range all {
 		r := &all[i].Rule
 		r.Reason = reason
@@ -393,26 +408,33 @@ func (f *Finder) Prove(all []Suggestion, reason string) (proved []Suggestion, re
 		}
 		taken[r.ID] = true
 	}
-	checker, err := rulecheck.New(profileOf(all), nil)
+	checker, err := rulecheck.New(profileOf(f.base, all), nil)
 	if err != nil {
-		return nil, 0, err
+		return proof{}, err
 	}
+	var p proof
 	visible := map[string]bool{}
 	for _, res := range checker.Check(f.evidence.Expressions) {
 		for _, finding := range res.Findings {
 			visible[finding.Rule] = true
+			if base[finding.Rule] && finding.Verdict != rulecheck.Thinned {
+				x := res.Expression
+				p.seen = append(p.seen, fmt.Sprintf("%s: %s: %s: %s", finding.Rule, finding.Verdict, x.File, x.Place))
+			}
 		}
 	}
 	for _, s := range all {
 		if !visible[s.Rule.ID] {
-			proved = append(proved, s)
+			p.proved = append(p.proved, s)
 		}
 	}
-	return proved, len(all) - len(proved), nil
+	p.refused = len(all) - len(p.proved)
+	return p, nil
 }
 
-func profileOf(all []Suggestion) relabel.Profile {
-	p := relabel.Profile{Name: "suggested", Summary: "What nothing that was searched reads."}
+// profileOf returns the profile of a file that extends base.
+func profileOf(base relabel.Profile, all []Suggestion) relabel.Profile {
+	p := relabel.Profile{Name: "suggested", Summary: "What nothing that was searched reads.", Rules: slices.Clone(base.Rules)}
 	for _, s := range all {
 		p.Rules = append(p.Rules, s.Rule)
 	}

@@ -102,7 +102,7 @@ func scan(t testing.TB, e Evidence, top int) *Report {
 	t.Helper()
 	f, err := New(e)
 	require.NoError(t, err)
-	r, err := f.Scan(context.Background(), "a test", series(t), top)
+	r, err := f.Scan(context.Background(), "a test", series(t), relabel.Profile{}, top)
 	require.NoError(t, err)
 	return r
 }
@@ -234,12 +234,12 @@ func TestCandidateThatCanBeSeenIsRefused(t *testing.T) {
 	rule := relabel.Rule{ID: "x", Class: relabel.ClassUnused, SourceLabels: []string{"__name__"}}
 	seen, unseen, again := rule, rule, rule
 	seen.Regex, unseen.Regex, again.Regex = "read_by_regex_one", "unread", "none_sum"
-	proved, refused, err := f.Prove([]Suggestion{{Rule: seen}, {Rule: unseen}, {Rule: again}}, "a reason")
+	p, err := f.prove([]Suggestion{{Rule: seen}, {Rule: unseen}, {Rule: again}}, "a reason")
 	require.NoError(t, err)
-	require.Equal(t, 1, refused)
-	require.Len(t, proved, 2)
-	require.Equal(t, "x-2", proved[0].Rule.ID)
-	require.Equal(t, "x-3", proved[1].Rule.ID)
+	require.Equal(t, 1, p.refused)
+	require.Len(t, p.proved, 2)
+	require.Equal(t, "x-2", p.proved[0].Rule.ID)
+	require.Equal(t, "x-3", p.proved[1].Rule.ID)
 }
 
 func TestNamesThatARuleCannotTellApartAreLeftAlone(t *testing.T) {
@@ -269,18 +269,102 @@ func TestLiveServerGetsTheSameSuggestions(t *testing.T) {
 	}
 	f, err := New(evidence(t, ruleFile, ""))
 	require.NoError(t, err)
-	live, err := f.Live(context.Background(), s, 100)
+	live, err := f.Live(context.Background(), s, nil, 100)
 	require.NoError(t, err)
 	require.Equal(t, regexes(scan(t, evidence(t, ruleFile, ""), 100)), regexes(live))
 	require.Contains(t, written(t, live), "They drop 12 series of http://")
 
 	// With a budget that is too small, less is suggested and it is said.
 	s.MaxSeries = 3
-	live, err = f.Live(context.Background(), s, 100)
+	live, err = f.Live(context.Background(), s, nil, 100)
 	require.NoError(t, err)
 	require.True(t, slices.Contains(regexes(live), "unused none_bucket|none_count|none_sum 4"), regexes(live))
 	poor := &inventory.Server{URL: s.URL, Client: s.Client, Timeout: s.Timeout, Total: s.Total, MaxQueries: 3, MaxSeries: 3, Sleep: s.Sleep}
-	live, err = f.Live(context.Background(), poor, 100)
+	live, err = f.Live(context.Background(), poor, nil, 100)
 	require.NoError(t, err)
 	require.Contains(t, written(t, live), "the budget is used up")
+}
+
+func promServer(t *testing.T, lsets ...labels.Labels) *inventory.Server {
+	t.Helper()
+	return &inventory.Server{
+		URL: promtest.New(t, time.Minute, lsets...).URL, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		Timeout: 10 * time.Second, Total: time.Minute, MaxQueries: 100, MaxSeries: 1000, Sleep: func(context.Context, time.Duration) {},
+	}
+}
+
+// shown are the metrics of a server that runs the profile.
+func shown(p relabel.Profile, instance string) []labels.Labels {
+	out := []labels.Labels{labels.FromStrings("__name__", "unread", "a", "1")}
+	for _, r := range p.Rules {
+		out = append(out, labels.FromStrings("__name__", "promguard_drop_rule_info", "profile", p.Name, "rule", r.ID, "class", string(r.Class), "instance", instance))
+	}
+	return out
+}
+
+func TestFileForALiveServerExtendsTheProfileThatTheServerRuns(t *testing.T) {
+	live := func(extends *relabel.Profile, lsets ...labels.Labels) string {
+		f, err := New(evidence(t, ruleFile, ""))
+		require.NoError(t, err)
+		r, err := f.Live(context.Background(), promServer(t, lsets...), extends, 100)
+		require.NoError(t, err)
+		return written(t, r)
+	}
+	recommended, err := relabel.ProfileByName(relabel.ProfileRecommended)
+	require.NoError(t, err)
+	minimal, err := relabel.ProfileByName(relabel.ProfileMinimal)
+	require.NoError(t, err)
+
+	text := live(nil, shown(recommended, "a")...)
+	require.Contains(t, text, "\nextends: recommended\n")
+	require.Contains(t, text, "# The file extends the profile recommended")
+	require.NotContains(t, text, "brings back")
+	p, err := relabel.ParseProfile("suggested.yaml", []byte(text))
+	require.NoError(t, err)
+	require.Equal(t, recommended.Rules, p.Rules[:len(recommended.Rules)])
+	require.Greater(t, len(p.Rules), len(recommended.Rules))
+
+	// What is not in force, or not this build's, is no base, and it is said.
+	own := recommended
+	own.Rules = own.Rules[1:]
+	for what, text := range map[string]string{
+		"no built-in profile of this build": live(nil, shown(own, "a")...),
+		"metrics of servers with":           live(nil, append(shown(recommended, "a"), shown(minimal, "b")...)...),
+		"NOT KNOWN is which drop rules":     live(nil, shown(relabel.Profile{}, "a")...),
+	} {
+		require.Contains(t, text, what)
+		require.Contains(t, text, "brings back")
+		require.NotContains(t, text, "\nextends:")
+	}
+	text = live(&minimal, shown(recommended, "a")...)
+	require.Contains(t, text, "\nextends: minimal\n")
+	require.Contains(t, text, "runs the profile recommended, which this file does not extend")
+}
+
+func TestSuggestionsAreOfWhatTheExtendedProfileLeaves(t *testing.T) {
+	base, err := relabel.ProfileByName(relabel.ProfileRecommended)
+	require.NoError(t, err)
+	name := ""
+	for _, r := range base.Rules {
+		if len(r.SourceLabels) == 1 && r.SourceLabels[0] == "__name__" && name == "" {
+			name = strings.Trim(strings.Split(r.Regex, "|")[0], "()")
+		}
+	}
+	require.Regexp(t, "^[a-z_]+$", name, "a metric that the profile drops")
+	source := append(series(t), replay.Series{Labels: labels.FromStrings("__name__", name)})
+	f, err := New(evidence(t, ruleFile, fmt.Sprintf("{\"params\":{\"query\":%q}}", name)))
+	require.NoError(t, err)
+	r, err := f.Scan(context.Background(), "a test", source, base, 100)
+	require.NoError(t, err)
+	require.Equal(t, len(series(t)), r.Total)
+	text := written(t, r)
+	require.Contains(t, text, "# They drop 12 of 30 series (40.0 %) of what the profile recommended leaves of a test.")
+	require.Contains(t, text, "# NOT PROVED, of a rule of the profile recommended: ", "the query reads what the profile drops")
+
+	f, err = New(evidence(t, ruleFile, ""))
+	require.NoError(t, err)
+	r, err = f.Scan(context.Background(), "a test", source, base, 100)
+	require.NoError(t, err)
+	require.NotContains(t, written(t, r), "NOT PROVED")
+	require.NotContains(t, strings.Join(regexes(r), " "), name)
 }

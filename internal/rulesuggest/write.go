@@ -37,6 +37,13 @@ type Report struct {
 	Recorded []Suggestion
 	Merges   []inventory.Merge
 	Notes    []string
+	// InForce warns that the file brings back what the server keeps out now. Seen
+	// are what the rules of the profile that it extends do to expressions.
+	InForce string
+	Seen    []string
+
+	// base is the profile that the file extends.
+	base relabel.Profile
 }
 
 // ExitCode is 2 if something that may read series could not be read, and 0
@@ -62,13 +69,14 @@ type rule struct {
 // with all that is to be known as comments. What is written is read again first;
 // the error is also that it does not say the same.
 func (r *Report) Write(w io.Writer) error {
-	p := profileOf(r.Suggestions)
+	p := profileOf(r.base, r.Suggestions)
 	file := struct {
 		Name    string `yaml:"name"`
 		Summary string `yaml:"summary"`
+		Extends string `yaml:"extends,omitempty"`
 		Rules   []rule `yaml:"rules"`
-	}{p.Name, p.Summary, []rule{}}
-	for _, x := range p.Rules {
+	}{p.Name, p.Summary, r.base.Name, []rule{}}
+	for _, x := range p.Rules[len(r.base.Rules):] {
 		file.Rules = append(file.Rules, rule{x.ID, x.Class, x.SourceLabels, x.Regex, x.Reason, x.Saving})
 	}
 	var b bytes.Buffer
@@ -113,6 +121,7 @@ func (r *Report) comment(b *bytes.Buffer) {
 	default:
 		say("They drop %d series of %s.", dropped, r.Source)
 	}
+	r.extended(say)
 	say("What was searched: %s.", r.Evidence.searched())
 	r.doubts(say)
 	for _, p := range r.Evidence.Problems {
@@ -136,6 +145,25 @@ func (r *Report) comment(b *bytes.Buffer) {
 	}
 	for _, n := range r.Notes {
 		say("%s", n)
+	}
+}
+
+// extended says what comes of the rules that hold beside those of the file.
+func (r *Report) extended(say func(string, ...any)) {
+	if r.base.Name == "" {
+		say("The file extends no profile: no other drop rules hold where it is loaded.")
+	} else {
+		say("The file extends the profile %s, which drops its own on top.", r.base.Name)
+	}
+	if r.InForce != "" {
+		say("%s", r.InForce)
+	}
+	for i, seen := range r.Seen {
+		if i == maxListed {
+			say("and %d more: rules check tells all.", len(r.Seen)-i)
+			break
+		}
+		say("NOT PROVED, of a rule of the profile %s: %s", r.base.Name, seen)
 	}
 }
 
