@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +24,9 @@ import (
 
 // Live counts what the rules drop of a live server, within the server's budget:
 // metric names are split into small groups, and each is counted by one query.
-// Where a name has more series than one query may read, a sample of targets is
-// counted, or the rule is unknown. The error is that of an invalid profile, or of
+// Where a name has more series than one query may read, the series in memory count
+// if all of them go; otherwise a sample of targets is counted, or the rule is
+// unknown. The error is that of an invalid profile, or of
 // a server that does not say which names it has.
 func Live(ctx context.Context, p relabel.Profile, s *inventory.Server) (Counts, error) {
 	l, err := newLive(p, s)
@@ -266,20 +268,20 @@ var errTooLarge = errors.New("too large")
 // countLarge counts a single name that has more series than a query may read.
 func (l *live) countLarge(ctx context.Context, b batch) {
 	name := b.names[0]
-	err := l.countSample(ctx, b)
-	if err == nil {
-		for _, rule := range b.rules {
-			l.approximate(rule, "counted on a sample of targets")
-		}
-		return
-	}
 	known, ok := l.head.ByName[name]
-	if rule := b.rules[0]; ok && len(b.rules) == 1 && l.scopes[rule].wholeNames {
+	if rule := b.rules[0]; ok && l.scopes[rule].wholeNames {
+		// Later rules meet none of its series.
 		l.counts.add(rule, "", Tally{Series: known, Unrated: known})
 		l.approximate(rule, fmt.Sprintf("of %s all series in memory count, churned ones included", name))
 		return
 	}
-	l.failed(b, fmt.Errorf("it has up to %d series, more than the %d that a query may read (--max-series): %w", b.series, l.server.MaxSeries, err))
+	if err := l.countSample(ctx, b); err != nil {
+		l.failed(b, fmt.Errorf("it has up to %d series, more than the %d that a query may read (--max-series): %w", b.series, l.server.MaxSeries, err))
+		return
+	}
+	for _, rule := range b.rules {
+		l.approximate(rule, "counted on a sample of targets and scaled up to the series in memory, churned ones included: how far off that is has no bound")
+	}
 }
 
 func (l *live) approximate(rule int, what string) {
@@ -288,7 +290,7 @@ func (l *live) approximate(rule int, what string) {
 	}
 }
 
-// targetSample are some of the targets of a job.
+// targetSample are some of the targets of a job, at random.
 type targetSample struct {
 	instances []string
 	// of is how many instances the job has.
@@ -301,67 +303,103 @@ const (
 	maxSample = 20
 )
 
-// countSample counts a name on some targets of each job.
+// maxScale bounds by how much what a sample stands for may differ from the series in
+// memory. A metric that most targets do not have, or whose series are mostly of no
+// target in up, is not counted on a sample. Series that have ended are in memory for
+// some hours, which explains a factor of a few.
+const maxScale = 5
+
+// jobSample is what a sample of a job's targets has of a name.
+type jobSample struct {
+	dropped map[dropped]float64
+	// series are those of the sample, all those of it times scale.
+	series, scale float64
+}
+
+// countSample counts a name on some targets of each job, and scales that to the
+// series that the server says the name has.
 func (l *live) countSample(ctx context.Context, b batch) error {
 	jobs, err := l.server.Jobs(ctx, b.names[0])
 	if err != nil {
 		return err
 	}
-	type part struct {
-		job    string
-		sample *targetSample
-		n      int
+	if len(jobs) == 0 {
+		return fmt.Errorf("%w: its series have no job", errTooLarge)
 	}
-	var parts []part
+	var parts []jobSample
+	total := 0.0
 	for _, job := range jobs {
-		sample, err := l.sampleOf(ctx, job)
+		part, err := l.countJob(ctx, b, job)
 		if err != nil {
 			return err
 		}
-		// All series may be of this job.
-		n := min(len(sample.instances), sample.of*l.server.MaxSeries/b.series)
-		if n < min(minSample, sample.of) {
-			return fmt.Errorf("%w: job %q has %d instances, too few for a sample", errTooLarge, job, sample.of)
+		parts = append(parts, part)
+		total += part.series * part.scale
+	}
+	scale := 1.0
+	if known := float64(l.head.ByName[b.names[0]]); known > 0 {
+		if scale = known / total; scale > maxScale || scale < 1.0/maxScale {
+			return fmt.Errorf("%w: a sample of targets stands for %.0f series of %.0f, so that it says little", errTooLarge, total, known)
 		}
-		parts = append(parts, part{job, sample, n})
 	}
 	all := map[dropped]float64{}
-	for _, p := range parts {
-		matchers := []*labels.Matcher{
-			labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, p.job),
-			labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, inventory.OneOf(p.sample.instances[:p.n])),
-		}
-		found, err := l.query(ctx, b, matchers)
-		if err != nil {
-			return err
-		}
-		for of, n := range found {
-			all[of] += n * float64(p.sample.of) / float64(p.n)
+	for _, part := range parts {
+		for of, n := range part.dropped {
+			all[of] += n * part.scale * scale
 		}
 	}
 	l.add(all)
 	return nil
 }
 
+// countJob counts a name on some targets of a job. The error is also that there are
+// none of its series.
+func (l *live) countJob(ctx context.Context, b batch, job string) (jobSample, error) {
+	sample, err := l.sampleOf(ctx, job)
+	if err != nil {
+		return jobSample{}, err
+	}
+	if sample.of == 0 {
+		return jobSample{}, fmt.Errorf("%w: job %q is not in up, so that there are no targets for a sample", errTooLarge, job)
+	}
+	// All series may be of this job.
+	n := min(len(sample.instances), sample.of*l.server.MaxSeries/b.series)
+	if n < min(minSample, sample.of) {
+		return jobSample{}, fmt.Errorf("%w: job %q has %d instances, too few for a sample", errTooLarge, job, sample.of)
+	}
+	matchers := []*labels.Matcher{
+		labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, job),
+		labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, inventory.OneOf(sample.instances[:n])),
+	}
+	rows, err := l.server.Query(ctx, fmt.Sprintf("count(%s)", inventory.Selector(b.names, matchers...)))
+	if err != nil {
+		return jobSample{}, err
+	}
+	part := jobSample{scale: float64(sample.of) / float64(n)}
+	for _, r := range rows {
+		part.series += r.Value
+	}
+	if part.series == 0 {
+		return jobSample{}, fmt.Errorf("%w: the %d targets of job %q that were looked at have none of it", errTooLarge, n, job)
+	}
+	part.dropped, err = l.query(ctx, b, matchers)
+	return part, err
+}
+
+// sampleOf chooses targets of a job: not those that come first, which are
+// neighbours and alike.
 func (l *live) sampleOf(ctx context.Context, job string) (*targetSample, error) {
 	if s := l.samples[job]; s != nil {
 		return s, nil
 	}
 	up := inventory.Selector([]string{"up"}, labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, job))
-	rows, err := l.server.Query(ctx, fmt.Sprintf("count(count by (instance) (%s))", up))
+	rows, err := l.server.Query(ctx, fmt.Sprintf("group by (instance) (%s)", up))
 	if err != nil {
 		return nil, err
 	}
-	s := &targetSample{}
-	for _, r := range rows {
-		s.of = rounded(r.Value)
-	}
-	rows, err = l.server.Query(ctx, fmt.Sprintf("topk(%d, group by (instance) (%s))", maxSample, up))
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rows {
-		s.instances = append(s.instances, r.Labels.Get(model.InstanceLabel))
+	s := &targetSample{of: len(rows)}
+	for _, i := range rand.Perm(len(rows))[:min(maxSample, len(rows))] {
+		s.instances = append(s.instances, rows[i].Labels.Get(model.InstanceLabel))
 	}
 	l.samples[job] = s
 	return s, nil

@@ -208,6 +208,68 @@ func TestMetricOfOneTargetThatIsTooLargeIsUnknownUnlessAllOfItGoes(t *testing.T)
 	require.Equal(t, 2, e.ExitCode())
 }
 
+// Drop rules hold for every job: also for those that federation and push gateways
+// give their series, and that no target has.
+func TestLargeMetricOfAJobThatIsNotInUpIsUnknownUnlessAllOfItGoes(t *testing.T) {
+	series := []labels.Labels{labels.FromStrings("__name__", "up", "job", "federate", "instance", "f:1")}
+	for i := range 200 {
+		for _, name := range []string{"gone", "part"} {
+			series = append(series, labels.FromStrings("__name__", name, "job", "leaf", "instance", fmt.Sprintf("i%d:1", i%50), "id", fmt.Sprintf("/k/%d", i)))
+		}
+		series = append(series, labels.FromStrings("__name__", "other", "id", fmt.Sprintf("/s/%d", i)))
+	}
+	s := server(promtest.New(t, time.Minute, series...).URL)
+	s.MaxSeries = 50
+	c, err := Live(context.Background(), profile(t, rules), s)
+	require.NoError(t, err)
+	require.Equal(t, []int{200, 0, 0, 0, 0, 0, 0}, seriesByRule(c))
+	require.Contains(t, c.Approximate[0], "churned ones included")
+	require.Contains(t, c.Unknown[2], `job "leaf" is not in up`)
+	require.Contains(t, c.Unknown[4], "its series have no job")
+}
+
+// All series of the metric are on the last of many instances. Whether a sample has
+// it or not, the answer is not that there are none.
+func TestLargeMetricOfFewTargetsIsNeverCountedAsNone(t *testing.T) {
+	var series []labels.Labels
+	for i := range 40 {
+		series = append(series, labels.FromStrings("__name__", "up", "job", "a", "instance", fmt.Sprintf("i%02d:1", i)))
+	}
+	for i := range 400 {
+		for _, name := range []string{"gone", "part"} {
+			series = append(series, labels.FromStrings("__name__", name, "job", "a", "instance", "i39:1", "id", fmt.Sprintf("/k/%d", i)))
+		}
+	}
+	prom := promtest.New(t, time.Minute, series...)
+	for range 10 {
+		s := server(prom.URL)
+		s.MaxSeries = 100
+		c, err := Live(context.Background(), profile(t, rules), s)
+		require.NoError(t, err)
+		counted := seriesByRule(c)
+		require.Equal(t, 400, counted[0])
+		if c.Unknown[2] == "" {
+			require.Equal(t, 400, counted[2])
+			require.Contains(t, c.Approximate[2], "has no bound")
+		}
+	}
+}
+
+func TestSampleOfTargetsIsChosenAtRandom(t *testing.T) {
+	prom := promtest.New(t, time.Minute, installation(60)...)
+	chosen := map[string]bool{}
+	for range 3 {
+		l, err := newLive(profile(t, rules), server(prom.URL))
+		require.NoError(t, err)
+		s, err := l.sampleOf(context.Background(), "one")
+		require.NoError(t, err)
+		require.Equal(t, 60, s.of)
+		require.Len(t, s.instances, maxSample)
+		chosen[fmt.Sprint(s.instances)] = true
+	}
+	require.Greater(t, len(chosen), 1)
+}
+
 // A server that does not answer a part leaves the rest known.
 func TestRuleOfWhichTheServerSaysNothingIsUnknown(t *testing.T) {
 	prom := promtest.New(t, time.Minute, installation(2)...)
