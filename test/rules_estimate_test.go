@@ -170,3 +170,47 @@ groups:
 	require.InDelta(t, 9, metric(t, with.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "suggested"}), 0)
 	require.Contains(t, get(t, with.url+"/api/v1/query?query="+url.QueryEscape(`max(queue_age{queue="production"})`)).body, `"1"`)
 }
+
+// A server that runs the default profile, and scrapes itself and something that the
+// profile drops. Loading what is suggested for it brings nothing of that back.
+func TestSuggestedRulesKeepTheProfileInForce(t *testing.T) {
+	dir := t.TempDir()
+	rules, suggested := filepath.Join(dir, "rules.yml"), filepath.Join(dir, "suggested.yml")
+	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: g, rules: [{alert: A, expr: disk_reads_total > 1}]}]"), 0o644))
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = w.Write([]byte(exposition + "container_tasks_state{id=\"/\",state=\"running\"} 1\n"))
+	}))
+	t.Cleanup(target.Close)
+	config := `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: kubelet
+  static_configs: [{targets: ["` + strings.TrimPrefix(target.URL, "http://") + `"]}]
+`
+	drops := func(p *server) bool {
+		body := get(t, p.url+"/metrics").body
+		return strings.Contains(body, `promguard_drop_rules_dropped_series_total{`) && strings.Contains(body, `scrape_job="kubelet"`)
+	}
+	first := prometheus(t, filepath.Join(dir, "data"), config)
+	require.Eventually(t, func() bool { return drops(first) }, 20*time.Second, 100*time.Millisecond, "the profile drops nothing: %s", get(t, first.url+"/metrics").body)
+	self := config + "- job_name: self\n  static_configs: [{targets: [\"" + strings.TrimPrefix(first.url, "http://") + "\"]}]\n"
+	second := prometheus(t, filepath.Join(dir, "second"), self)
+	require.Eventually(t, func() bool {
+		return drops(second) && strings.Contains(get(t, second.url+"/api/v1/query?query=promguard_drop_rule_info").body, "recommended") &&
+			strings.Contains(get(t, second.url+"/api/v1/query?query=disk_reads_total").body, "value")
+	}, 20*time.Second, 100*time.Millisecond)
+	out, err := exec.Command(binary(t, "promguard"), "rules", "suggest", "--rule-files="+rules, "--prometheus="+second.url, "--out="+suggested).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(suggested)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\nextends: recommended\n")
+	require.Contains(t, string(text), "queue_age")
+
+	third := prometheus(t, filepath.Join(dir, "third"), config, "--guard.drop-rules="+suggested)
+	require.Eventually(t, func() bool {
+		return drops(third) && strings.Contains(get(t, third.url+"/api/v1/query?query=disk_reads_total").body, "value")
+	}, 20*time.Second, 100*time.Millisecond)
+	require.NotContains(t, get(t, third.url+"/api/v1/query?query=container_tasks_state").body, `"value"`)
+	require.NotContains(t, get(t, third.url+"/api/v1/query?query=queue_age").body, `"value"`)
+}

@@ -35,7 +35,7 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	var f rulesSuggest
 	f.sources.declare(cmd)
 	f.declare(cmd)
-	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves. "+
+	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves, and with off they are all. "+
 		"Not given, it is the one that --prometheus says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
 	cmd.Flag("top", "Rules that are suggested at most.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
@@ -107,6 +107,8 @@ func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 		return nil, nil
 	case name == "":
 		name = relabel.ProfileRecommended
+	case name == relabel.ProfileOff:
+		return &relabel.Profile{}, nil
 	}
 	p, err := relabel.ProfileByName(name)
 	if err != nil {
