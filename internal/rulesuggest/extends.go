@@ -46,10 +46,13 @@ type inForce struct {
 	names []string
 }
 
+// infoMetric has a series for each drop rule in force.
+const infoMetric = "promguard_drop_rule_info"
+
 // profileInForce asks a server that scrapes itself for its drop rules. The name
 // alone is no answer: a file's profile may have any.
 func profileInForce(ctx context.Context, s *inventory.Server) inForce {
-	rows, err := s.Query(ctx, "group by (profile, rule) (promguard_drop_rule_info)")
+	rows, err := s.Query(ctx, "group by (profile, rule) ("+infoMetric+")")
 	if err != nil {
 		return inForce{}
 	}

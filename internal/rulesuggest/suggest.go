@@ -119,9 +119,10 @@ func (f *Finder) Unread(name string) bool {
 }
 
 // own reports whether Prometheus makes the series itself: its user interface and
-// many alerts that are written later rely on them.
+// many alerts that are written later rely on them, and the next search on the metric
+// that names the drop rules in force.
 func own(name string) bool {
-	return name == "up" || name == "target_info" || strings.HasPrefix(name, "scrape_") || name == "ALERTS" || name == "ALERTS_FOR_STATE"
+	return name == "up" || name == "target_info" || strings.HasPrefix(name, "scrape_") || name == "ALERTS" || name == "ALERTS_FOR_STATE" || name == infoMetric
 }
 
 // Recorded reports whether a recording rule makes the series, whose results are

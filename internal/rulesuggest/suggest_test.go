@@ -246,7 +246,7 @@ func TestNamesThatARuleCannotTellApartAreLeftAlone(t *testing.T) {
 	f, err := New(evidence(t, ruleFile, ""))
 	require.NoError(t, err)
 	for name, want := range map[string]bool{
-		"unread": true, "unread.with.dots": true, "a;b": false, "a\nb": false, "": false, "up": false, "scrape_x": false, "ALERTS": false,
+		"unread": true, "unread.with.dots": true, "a;b": false, "a\nb": false, "": false, "up": false, "scrape_x": false, "ALERTS": false, "promguard_drop_rule_info": false,
 		"a:b": false, "recorded_otherwise": false, "read_plainly": false, "read_by_regex_three": false, "target_info": false,
 	} {
 		require.Equal(t, want, f.Unread(name), "%q", name)
