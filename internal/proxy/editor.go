@@ -79,7 +79,7 @@ const (
 type step func(e *editor, i int) int
 
 const (
-	// tailBytes is kept for what follows the list, of a limit that is twice as large.
+	// tailBytes is kept for what follows the list; of a small limit, half of it.
 	tailBytes = 16 << 10
 	// defaultMaxHeld is what a truncated answer may take of the guard's memory.
 	defaultMaxHeld = 8 << 20

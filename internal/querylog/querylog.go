@@ -68,7 +68,7 @@ type Entry struct {
 const (
 	AbortedUpstream = "upstream" // the server, or the way to it
 	AbortedLimit    = "limit"    // a deadline, or response_bytes
-	AbortedClient   = "client"   // it left
+	AbortedClient   = "client"   // it left, or stopped reading
 )
 
 // Options says what is written, and where.
