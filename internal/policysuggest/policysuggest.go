@@ -141,7 +141,7 @@ func wideOpen() (*querylimit.Ruleset, error) {
 
 func (e *Evidence) take(open *querylimit.Ruleset, analyzer *querylimit.Analyzer, entry *querylog.Entry) {
 	req := policytest.Request(entry)
-	if req == nil || entry.Time.IsZero() || entry.Code/100 != 2 || policytest.CutOff(entry) {
+	if req == nil || entry.Time.IsZero() || entry.Code/100 != 2 || entry.Aborted != "" || policytest.CutOff(entry) {
 		e.LeftOut++
 		return
 	}

@@ -207,3 +207,12 @@ func TestManyTenantsGetLimitsOfTheirOwn(t *testing.T) {
 	require.Equal(t, tenants/2, strings.Count(string(s.Text), "\n  team-"))
 	require.Zero(t, refused(t, s.Text, b.String()))
 }
+
+func TestAnswersThatBrokeOffAreNoEvidence(t *testing.T) {
+	entry := func(more string) string {
+		return `{"ts":"2026-01-02T00:00:00Z","endpoint":"query","class":"query","queries":["up"],"code":200,` + more + `"took_seconds":0.1,"bytes":100}` + "\n"
+	}
+	e, err := Gather(strings.NewReader(entry("") + entry(`"aborted":"upstream",`) + entry(`"aborted":"client",`)))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2}, []int{e.Requests, e.LeftOut})
+}

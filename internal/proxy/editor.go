@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 )
 
 // errTooLarge ends an answer that is longer than allowed.
@@ -24,15 +25,20 @@ type editor struct {
 	// to them if entries are left out.
 	warnings, more []byte
 
-	// left is how many bytes may still be sent; discard is how many bytes of
-	// entries that are left out are read to get to what follows the list. Beyond
-	// that the envelope is closed without it.
-	left, discard int64
+	// left is how many bytes may still be sent, and tail how many more of what is
+	// no entry; discard is how many bytes of entries that are left out are read to
+	// get to what follows the list. Beyond that the envelope is closed without it.
+	left, tail, discard int64
 	// maxHeld is how close to the limit an entry is held back until it is whole.
 	// One that begins earlier, and is so long that it passes the limit, can
 	// neither be sent nor be taken back, and breaks the answer off.
 	maxHeld  int64
 	exceeded func() // called once
+	// lost is called if warnings, of either end, do not reach the client in an
+	// answer that does.
+	lost func()
+	// isMap is set if data is no result of a query: a key in it may have any name.
+	isMap bool
 
 	chunk      []byte // of the reader's buffer, up to the end of the window
 	from       int    // nothing of the chunk from here on is sent or dropped yet
@@ -73,22 +79,27 @@ const (
 type step func(e *editor, i int) int
 
 const (
-	// tailBytes is kept for what follows the list.
+	// tailBytes is kept for what follows the list; of a small limit, half of it.
 	tailBytes = 16 << 10
 	// defaultMaxHeld is what a truncated answer may take of the guard's memory.
 	defaultMaxHeld = 8 << 20
 )
 
-// newEditor adds warnings, which may be nil, to the envelope from src.
-func newEditor(src io.ReadCloser, warnings []byte) *editor {
-	return &editor{src: src, warnings: warnings, left: math.MaxInt64, next: (*editor).beforeEnvelope}
+// newEditor adds warnings, which may be nil, to the envelope from src, and calls
+// lost if it turns out to be none.
+func newEditor(src io.ReadCloser, warnings []byte, lost func()) *editor {
+	return &editor{src: src, warnings: warnings, lost: lost, left: math.MaxInt64, next: (*editor).beforeEnvelope}
 }
 
 // truncateAt leaves out entries beyond limit, with a warning, and calls exceeded.
 func (e *editor) truncateAt(limit int64, warning []byte, exceeded func()) {
 	e.left, e.discard, e.maxHeld = max(limit-tailBytes, limit/2), limit+1<<20, defaultMaxHeld
+	e.tail = limit - e.left
 	e.truncates, e.more, e.exceeded = true, warning, exceeded
 }
+
+// tooLarge implements bounded.
+func (e *editor) tooLarge() bool { return errors.Is(e.err, errTooLarge) }
 
 // Read implements io.Reader.
 func (e *editor) Read(p []byte) (int, error) {
@@ -104,6 +115,9 @@ func (e *editor) Read(p []byte) (int, error) {
 		e.edit(p[:n])
 		if err == io.EOF && !e.ended {
 			e.out.take(&e.held) // It was no JSON.
+			if !e.told && len(e.warnings) > 0 {
+				e.lost()
+			}
 		}
 		if e.kept > 0 {
 			return e.kept, nil
@@ -196,7 +210,7 @@ func (e *editor) value(i int) int {
 	switch c := e.chunk[i]; {
 	case isSpace(c) || c == ':':
 		return i + 1
-	case c == '{' && e.truncates && e.isKey(1, "data"):
+	case c == '{' && e.truncates && !e.isMap && e.isKey(1, "data"):
 		e.level, e.next = 2, (*editor).member
 		return i + 1
 	case c == '[' && e.truncates && (e.isKey(1, "data") || e.isKey(2, "result")):
@@ -409,11 +423,26 @@ func (e *editor) truncate() {
 
 // send lets bytes up to i pass that are no entries.
 func (e *editor) send(i int) {
-	if e.left -= int64(i - e.from); e.truncates && e.left < -tailBytes {
-		e.fail()
-		return
+	if e.spend(i - e.from) {
+		e.emit(i)
 	}
-	e.emit(i)
+}
+
+// insert sends text after that.
+func (e *editor) insert(text []byte) {
+	if !e.ended && e.spend(len(text)) {
+		_, _ = e.out.Write(text) // It never fails.
+	}
+}
+
+// spend reports whether n more bytes may be sent that are no entries. If not, it
+// breaks the answer off.
+func (e *editor) spend(n int) bool {
+	if e.left -= int64(n); e.truncates && e.left < -e.tail {
+		e.fail()
+		return false
+	}
+	return true
 }
 
 // fail breaks the answer off.
@@ -462,15 +491,21 @@ func (e *editor) endChunk() {
 	}
 }
 
+// unreadWarning says what closeEnvelope leaves out, as a JSON string.
+const unreadWarning = `"promguard did not read what follows the list, such as warnings of the server: the answer is too long"`
+
 // closeEnvelope ends the answer, as if nothing followed the list.
 func (e *editor) closeEnvelope() {
 	text := []byte("]")
 	if e.level == 2 {
 		text = append(text, '}')
 	}
-	text = append(e.appendWarnings(text), '}')
-	_, _ = e.out.Write(text) // It never fails.
-	e.ended, e.err = true, io.EOF
+	e.more = slices.Concat(e.more, []byte{','}, []byte(unreadWarning))
+	e.insert(append(e.appendWarnings(text), '}'))
+	if !e.ended {
+		e.lost()
+		e.ended, e.err = true, io.EOF
+	}
 }
 
 // The warnings.
@@ -489,7 +524,7 @@ func (e *editor) items() []byte {
 func (e *editor) insertWarnings(i int) {
 	e.send(i)
 	items := e.items()
-	_, _ = e.out.Write(items) // It never fails.
+	e.insert(items)
 	e.told, e.needComma, e.next = true, len(items) > 0, (*editor).firstWarning
 }
 
@@ -500,7 +535,7 @@ func (e *editor) firstWarning(i int) int {
 	}
 	if e.needComma && c != ']' {
 		e.send(i)
-		_, _ = e.out.Write([]byte{','}) // It never fails.
+		e.insert([]byte{','})
 	}
 	e.nest, e.next = nest{openBracket, closeBracket, 1}, (*editor).nested
 	return i
@@ -510,7 +545,7 @@ func (e *editor) firstWarning(i int) int {
 func (e *editor) addWarnings(i int) {
 	if text := e.appendWarnings(nil); len(text) > 0 {
 		e.send(i)
-		_, _ = e.out.Write(text) // It never fails.
+		e.insert(text)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 // NewTransport returns a transport for one upstream server and many clients. It
@@ -96,7 +97,7 @@ func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler { //nolint:errorlint // A panic's value is compared as net/http does.
-				p.countAborted(rw, x)
+				x.record.aborted = p.countAborted(rw, x)
 				rw.breakOff()
 			}
 			panic(v)
@@ -182,8 +183,8 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	if err := p.limitSize(res, x); err != nil {
 		return err
 	}
-	if len(x.warnings) > 0 && !injectWarnings(res, x.warnings) {
-		p.metrics.lostWarnings.Inc()
+	if len(x.warnings) > 0 {
+		injectWarnings(res, x.warnings, p.metrics.lostWarnings.Inc)
 	}
 	return nil
 }
@@ -202,11 +203,12 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 		return nil
 	}
 	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && res.Header.Get("Content-Encoding") == snappyEncoding
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && isEncoded(res, snappyEncoding)
 	if enforce && l.Max > 0 && !plain {
-		if plain = decode(res); !plain {
-			return errEncoded
+		if err := decode(res); err != nil {
+			return err
 		}
+		plain = true
 	}
 	limit := l.WireMax
 	if l.Max > 0 && (limit == 0 || l.Max < limit) {
@@ -219,12 +221,15 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 	refusal := x.policy.RefuseResponse(class, limit, truncate)
 	exceeded := func() { p.exceed(x, refusal) }
 	if truncate {
-		res.Body = truncateWithWarning(res.Body, limit, refusal.Error(), exceeded)
+		e := truncateWithWarning(res.Body, limit, refusal.Error(), exceeded, p.metrics.lostWarnings.Inc)
+		e.isMap = class != querylimit.ClassQuery
+		x.bounded = e
 		res.Header.Del("Content-Length")
 		res.ContentLength = -1
-		return nil
+	} else {
+		x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
 	}
-	res.Body = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
+	res.Body = x.bounded
 	return nil
 }
 
@@ -300,25 +305,22 @@ func publicCause(err error) string {
 }
 
 // countAborted finds out why an answer ended before its end.
-func (p *Proxy) countAborted(rw *responseWriter, x *exchange) {
+func (p *Proxy) countAborted(rw *responseWriter, x *exchange) (reason string) {
 	switch {
 	case x.client.Err() != nil || rw.writeErr != nil:
 		p.metrics.clientGone.WithLabelValues(x.request.endpoint.Class.String()).Inc()
+		return querylog.AbortedClient
 	case errors.Is(x.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.exceed(x, x.policy.RefuseDeadline(x.request.endpoint.Class, x.request.endpoint.path, x.deadline))
-	case x.tooLarge():
+		return querylog.AbortedLimit
+	case x.bounded != nil && x.bounded.tooLarge():
 		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()
+		return querylog.AbortedLimit
 	default:
 		p.metrics.upstream.WithLabelValues(reasonTruncated).Inc()
+		return querylog.AbortedUpstream
 	}
-}
-
-// tooLarge reports whether the answer is broken off because of its size.
-func (x *exchange) tooLarge() bool {
-	return slices.ContainsFunc(x.record.verdict.Refusals, func(r *querylimit.Refusal) bool {
-		return r.Limit == querylimit.LimitResponseBytes && r.Mode == querylimit.ModeEnforce
-	})
 }
 
 // bufferPool holds the buffers through which answers are copied.

@@ -184,6 +184,7 @@ type exchange struct {
 	cache    *answercache.Cache
 	params   string // as they go upstream
 	record   *record
+	bounded  bounded // the answer; nil before it, or if it has no limit
 }
 
 type exchangeKey struct{}

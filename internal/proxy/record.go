@@ -22,6 +22,12 @@ type record struct {
 	passed   bool      // the rules let it through
 	sent     time.Time // to the server; zero if it was not
 	samples  int64     // that the server went through, if it says so
+	aborted  string    // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
+}
+
+// failed reports whether the client did not get a whole answer, or an error.
+func (s *record) failed(rw *responseWriter) bool {
+	return s.aborted != "" || rw.code >= http.StatusBadRequest
 }
 
 // CountLostLog counts a request that could not be written to the query log.
@@ -30,7 +36,7 @@ func (p *Proxy) CountLostLog() { p.metrics.logLost.Inc() }
 // write logs the request if the log wants it. Text of a client is copied, not
 // interpreted.
 func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, rw *responseWriter, r *http.Request) {
-	if s.endpoint == nil || !log.Wants(took, rw.code >= http.StatusBadRequest || len(s.verdict.Refusals) > 0) {
+	if s.endpoint == nil || !log.Wants(took, s.failed(rw) || len(s.verdict.Refusals) > 0) {
 		return
 	}
 	e := &querylog.Entry{
@@ -38,7 +44,7 @@ func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, r
 		Tenant: s.who.Tenant, Dashboard: s.who.Dashboard, Panel: s.who.Panel, User: s.who.User,
 		Alert: s.who.Alert, AlertRule: s.who.AlertRule, UserAgent: s.who.UserAgent,
 		Fingerprints: querylimit.Fingerprints(s.verdict.Queries), Rules: s.verdict.Rules,
-		Code: rw.code, Took: took.Seconds(), Bytes: rw.bytes,
+		Code: rw.code, Aborted: s.aborted, Took: took.Seconds(), Bytes: rw.bytes,
 	}
 	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	for _, refusal := range s.verdict.Refusals {

@@ -5,8 +5,9 @@ package proxy
 
 import (
 	"compress/gzip"
+	"errors"
+	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -63,20 +64,23 @@ func (w *responseWriter) breakOff() {
 
 func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDeadline(t) }
 
-// decode takes the compression off an answer, so that its bytes can be counted,
-// and reports whether it could. A server does not compress what it was asked not
-// to, but something in front of it may.
-func decode(res *http.Response) bool {
-	if !strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") || len(res.Header["Content-Encoding"]) > 1 {
-		return false
+// decode takes the compression off an answer, so that its bytes can be counted. A
+// server does not compress what it was asked not to, but something in front of it
+// may. The error is errEncoded, or what kept the body from being read.
+func decode(res *http.Response) error {
+	if !isEncoded(res, "gzip") {
+		return errEncoded
 	}
-	plain, err := gzip.NewReader(res.Body)
-	if err != nil {
-		return false
+	switch plain, err := gzip.NewReader(res.Body); {
+	case err == nil:
+		res.Body = readCloser{plain, res.Body}
+	case errors.Is(err, gzip.ErrHeader):
+		return errEncoded
+	case err != io.EOF: //nolint:errorlint // io.EOF itself: there is no body, and so nothing is compressed.
+		return err
 	}
-	res.Body = readCloser{plain, res.Body}
 	res.Header.Del("Content-Encoding")
 	res.Header.Del("Content-Length")
 	res.ContentLength = -1
-	return true
+	return nil
 }

@@ -27,7 +27,7 @@ func (p *Proxy) countCost(seen *record, rw *responseWriter, start time.Time, too
 		cost.Seconds = (took - seen.sent.Sub(start)).Seconds()
 		cost.Longest = cost.Seconds
 	}
-	if rw.code/100 != 2 {
+	if rw.code/100 != 2 || seen.aborted != "" {
 		cost.Failed = 1
 	}
 	text := ""

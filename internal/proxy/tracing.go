@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/promguard/promguard/internal/querylog"
 )
 
 // propagator reads and writes the headers of W3C Trace Context.
@@ -58,8 +60,11 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 	if rw.code > 0 {
 		t.span.SetAttributes(semconv.HTTPResponseStatusCode(rw.code))
 	}
-	if rw.code >= http.StatusInternalServerError || rw.code == 0 {
+	switch {
+	case rw.code >= http.StatusInternalServerError || rw.code == 0:
 		t.span.SetStatus(codes.Error, "")
+	case seen.aborted != "" && seen.aborted != querylog.AbortedClient:
+		t.span.SetStatus(codes.Error, "the answer was broken off")
 	}
 	if seen.endpoint == nil {
 		return
@@ -74,6 +79,7 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 		{"promguard.dashboard", seen.who.Dashboard},
 		{"promguard.panel", seen.who.Panel},
 		{"promguard.alert_rule", seen.who.AlertRule},
+		{"promguard.aborted", seen.aborted},
 		{"promguard.fingerprint", joinedFingerprint(seen.verdict.Queries)},
 	} {
 		if a.value != "" {

@@ -24,7 +24,7 @@ import (
 
 func truncated(body string, limit, maxHeld int64, wrap func(io.Reader) io.Reader) (string, int, error) {
 	exceeded := 0
-	e := newEditor(io.NopCloser(wrap(strings.NewReader(body))), nil)
+	e := newEditor(io.NopCloser(wrap(strings.NewReader(body))), nil, func() {})
 	e.truncateAt(limit, []byte(`"cut"`), func() { exceeded++ })
 	e.maxHeld = maxHeld
 	got, err := io.ReadAll(e)
@@ -143,12 +143,12 @@ func (e *endlessList) Read(p []byte) (int, error) {
 
 func TestListThatDoesNotEndIsEnded(t *testing.T) {
 	src := &endlessList{head: `{"status":"success","data":[`}
-	r := bufio.NewReaderSize(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}), bufferSize)
+	r := bufio.NewReaderSize(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}, func() {}), bufferSize)
 	got, err := io.ReadAll(r)
 	require.NoError(t, err)
 	var e envelopeOf[[]string]
 	require.NoError(t, json.Unmarshal(got, &e))
-	require.Equal(t, []string{"cut"}, e.Warnings)
+	require.Equal(t, "cut", e.Warnings[0])
 	require.Greater(t, len(e.Data), 10_000)
 	require.LessOrEqual(t, len(got), 100_000)
 	require.Less(t, src.reads, 200)
@@ -179,11 +179,74 @@ func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 
 func TestEmptyListIsNeverTruncated(t *testing.T) {
 	body := matrix(0)
-	for limit := int64(2); limit < 100; limit++ {
+	for limit := int64(2); limit < 200; limit++ {
 		got, exceeded, err := truncated(body, limit, defaultMaxHeld, iotest.OneByteReader)
+		if limit < int64(len(body)) {
+			require.ErrorIs(t, err, errTooLarge)
+			require.Equal(t, 1, exceeded)
+			continue
+		}
 		require.NoError(t, err)
 		require.Zero(t, exceeded)
 		require.Equal(t, body, got)
+	}
+}
+
+// What follows the list takes of the same limit.
+func TestTruncatedAnswerIsNeverLongerThanItsLimit(t *testing.T) {
+	for _, limit := range []int64{400, 2000, 20_000, 100_000, 1 << 20} {
+		truncations, breaks := 0, 0
+		list := `{"status":"success","data":{"result":[{}` + strings.Repeat(`,{"a":"b"}`, int(limit)/10) + `],"stats":"`
+		for rest := 0; rest < tailBytes+500; rest += 1 + min(int(limit), tailBytes)/40 {
+			got, exceeded, err := truncated(list+strings.Repeat("s", rest)+`"}}`, limit, defaultMaxHeld, whole)
+			require.LessOrEqual(t, int64(len(got)), limit)
+			require.Equal(t, 1, exceeded)
+			if err != nil {
+				require.ErrorIs(t, err, errTooLarge)
+				breaks++
+				continue
+			}
+			require.True(t, json.Valid([]byte(got)))
+			truncations++
+		}
+		require.Greater(t, truncations, 10)
+		require.Positive(t, breaks)
+	}
+}
+
+func TestWarningsOfTheServerFarBehindALongListAreToldToBeLost(t *testing.T) {
+	for _, form := range []string{`{"data":[%s]%s`, `{"data":{"result":[%s]}%s`} {
+		body := fmt.Sprintf(form, `{}`+strings.Repeat(`,{"a":"aaaaaaaaa"}`, 200_000), `,"warnings":["a store did not answer"],"infos":["i"]}`)
+		for limit, want := range map[int64][]string{
+			1 << 20: {"cut", "promguard did not read what follows the list, such as warnings of the server: the answer is too long"},
+			3 << 20: {"cut", "a store did not answer"},
+		} {
+			lost := 0
+			got, err := io.ReadAll(truncateWithWarning(io.NopCloser(strings.NewReader(body)), limit, "cut", func() {}, func() { lost++ }))
+			require.NoError(t, err)
+			var e envelopeOf[any]
+			require.NoError(t, json.Unmarshal(got, &e))
+			require.Equal(t, want, e.Warnings)
+			require.Equal(t, len(e.Infos) == 0, lost == 1)
+			require.LessOrEqual(t, lost, 1)
+		}
+	}
+}
+
+// Metadata is a map of what metrics are called.
+func TestMetricCalledResultIsNoList(t *testing.T) {
+	body := `{"status":"success","data":{"a":[{"type":"gauge"}],"result":[{"type":"counter"}` + strings.Repeat(`,{"type":"gauge"}`, 1000) + `],"z":[{"type":"gauge"}]}}`
+	for limit := int64(5000); limit < 25_000; limit += 1000 {
+		e := truncateWithWarning(io.NopCloser(strings.NewReader(body)), limit, "cut", func() {}, func() {})
+		e.isMap = true
+		got, err := io.ReadAll(e)
+		if limit < int64(len(body)) {
+			require.ErrorIs(t, err, errTooLarge)
+			require.True(t, e.tooLarge())
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, body, string(got))
 	}
 }
 
@@ -214,14 +277,13 @@ func FuzzTruncate(f *testing.F) {
 		}
 		got, exceeded, err := truncated(body, limit, maxHeld, whole)
 		require.LessOrEqual(t, exceeded, 1)
-		require.LessOrEqual(t, int64(len(got)), max(limit, int64(len(body)))+100)
+		require.LessOrEqual(t, int64(len(got)), limit)
 		bytewise, exceededBytewise, errBytewise := truncated(body, limit, maxHeld, iotest.OneByteReader)
 		if exceeded == 0 {
 			require.NoError(t, err)
 			require.Equal(t, body, got, "nothing is changed")
 			return
 		}
-		require.LessOrEqual(t, int64(len(got)), limit+2*tailBytes+100)
 		if err != nil || !json.Valid([]byte(body)) {
 			return
 		}
@@ -265,10 +327,14 @@ func requirePrefix(t *testing.T, before, after json.RawMessage) {
 
 func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	var encodings []string
+	labels := `{"status":"success","data":["a"` + strings.Repeat(`,"label"`, 20_000) + `]}`
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		encodings = append(encodings, r.Header.Get("Accept-Encoding"))
 		w.Header().Set("Content-Type", "application/json")
 		body := matrix(4000)
+		if strings.HasSuffix(r.URL.Path, "/labels") {
+			body = labels
+		}
 		if r.FormValue("time") == "1" {
 			io.WriteString(w, `{"status":"success","data":[]}`)
 			return
@@ -337,7 +403,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	require.Contains(t, a.body, "60000 bytes allowed and was truncated")
 
 	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
-	require.Equal(t, matrix(4000), g.get(t, "/api/v1/labels").body)
+	require.Equal(t, labels, g.get(t, "/api/v1/labels").body)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
 }
 
@@ -404,7 +470,7 @@ func BenchmarkTruncator(b *testing.B) {
 				b.ReportAllocs()
 				buf := make([]byte, bufferSize)
 				for b.Loop() {
-					r := truncateWithWarning(io.NopCloser(bytes.NewReader(body)), limit, "cut", func() {})
+					r := truncateWithWarning(io.NopCloser(bytes.NewReader(body)), limit, "cut", func() {}, func() {})
 					if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, buf); err != nil {
 						b.Fatal(err)
 					}

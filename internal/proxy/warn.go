@@ -10,21 +10,32 @@ import (
 )
 
 // injectWarnings makes the body of res carry warnings, which Grafana shows as
-// notices, and reports whether it could. It streams: the answer is neither held
-// in memory nor decoded.
-func injectWarnings(res *http.Response, warnings []string) bool {
+// notices, and calls lost once if it cannot. It streams: the answer is neither
+// held in memory nor decoded.
+func injectWarnings(res *http.Response, warnings []string, lost func()) {
 	if res.StatusCode/100 != 2 || !isPlain(res) || !isJSON(res) {
-		return false
+		lost()
+		return
 	}
 	res.Header.Del("Content-Length")
 	res.ContentLength = -1
-	res.Body = newEditor(res.Body, warningItems(warnings))
+	res.Body = newEditor(res.Body, warningItems(warnings), lost)
+}
+
+// isPlain looks at all encodings: those of several lines add up.
+func isPlain(res *http.Response) bool {
+	for _, encoding := range res.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
 	return true
 }
 
-func isPlain(res *http.Response) bool {
-	encoding := res.Header.Get("Content-Encoding")
-	return encoding == "" || encoding == "identity"
+// isEncoded reports whether res has this encoding and no other.
+func isEncoded(res *http.Response, encoding string) bool {
+	all := res.Header["Content-Encoding"]
+	return len(all) == 1 && strings.EqualFold(all[0], encoding)
 }
 
 func isJSON(res *http.Response) bool {

@@ -43,7 +43,7 @@ func TestWarningIsAddedToWhatTheServerAnswered(t *testing.T) {
 			"bytewise":  iotest.OneByteReader,
 			"with data": iotest.DataErrReader,
 		} {
-			w := newEditor(io.NopCloser(wrap(strings.NewReader(in))), []byte(added))
+			w := newEditor(io.NopCloser(wrap(strings.NewReader(in))), []byte(added), func() {})
 			got, err := io.ReadAll(w)
 			require.NoError(t, err)
 			require.Equal(t, want, string(got), name)
@@ -63,7 +63,7 @@ func FuzzWarningKeepsTheAnswer(f *testing.F) {
 		if json.Unmarshal([]byte(in), &before) != nil || before == nil || strings.Contains(in, `"warnings`) || strings.Contains(in, `\u`) {
 			return
 		}
-		got, err := io.ReadAll(newEditor(io.NopCloser(strings.NewReader(in)), []byte(`"w"`)))
+		got, err := io.ReadAll(newEditor(io.NopCloser(strings.NewReader(in)), []byte(`"w"`), func() {}))
 		require.NoError(t, err)
 		var after map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(got, &after), "%s", got)
@@ -97,7 +97,7 @@ func BenchmarkWarnings(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := io.Copy(io.Discard, newEditor(io.NopCloser(bytes.NewReader(body)), []byte(`"w"`))); err != nil {
+		if _, err := io.Copy(io.Discard, newEditor(io.NopCloser(bytes.NewReader(body)), []byte(`"w"`), func() {})); err != nil {
 			b.Fatal(err)
 		}
 	}

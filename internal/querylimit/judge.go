@@ -130,19 +130,25 @@ func (r *Request) Evaluation(now time.Time) Evaluation {
 	return e
 }
 
+// window returns what the request reads as it stands.
+func (r *Request) window(now time.Time) (start, end time.Time) {
+	start, end = r.Start, r.End
+	if start.IsZero() {
+		start = beginningOfTime
+	}
+	if end.IsZero() {
+		end = now
+	}
+	return start, end
+}
+
 func (v *Verdict) judgeTimes(r *Request, now time.Time) {
 	var rs Refusals
 	switch r.Endpoint.Reads {
 	case ReadsInstant, ReadsSteps:
 		rs = v.Policy.CheckEvaluation(v.Queries[0], r.Evaluation(now), now)
 	case ReadsWindow:
-		start, end := r.Start, r.End
-		if start.IsZero() {
-			start = beginningOfTime
-		}
-		if end.IsZero() {
-			end = now
-		}
+		start, end := r.window(now)
 		rs = v.Policy.CheckWindow(start, end, now)
 	case ReadsWindows:
 		rs = v.Policy.checkWindows(r.Windows, now)

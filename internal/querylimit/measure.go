@@ -14,6 +14,8 @@ import (
 // are, times in nanoseconds, and +Inf for what has no fixed number. It does not
 // name what the request has nothing of, such as subqueries. Queries are those
 // that Judge parsed of the request.
+//
+// The windows of a remote read are not measured: no log holds them.
 func Measure(r *Request, queries []*Query, now time.Time, see func(limit string, value float64)) {
 	measureTexts(queries, see)
 	for i := range structural {
@@ -28,17 +30,16 @@ func Measure(r *Request, queries []*Query, now time.Time, see func(limit string,
 		if len(queries) > 0 {
 			measureEvaluation(queries[0], r.Evaluation(now), now, see)
 		}
-	case ReadsWindow, ReadsMetadata:
+	case ReadsWindow:
+		start, end := r.window(now)
+		measureReach(timestamp.FromTime(start), timestamp.FromTime(end), now, see)
+	case ReadsMetadata:
 		end := r.End
-		if end.IsZero() || end.After(now) && r.Endpoint.Reads == ReadsMetadata {
+		if end.IsZero() || end.After(now) {
 			end = now
 		}
-		switch {
-		case r.Start.IsZero():
-		case r.Endpoint.Reads == ReadsMetadata:
+		if !r.Start.IsZero() { // Without one, the policy sets it.
 			see(LimitMetadataRange, float64(max(end.Sub(r.Start), 0)))
-		default:
-			measureReach(timestamp.FromTime(r.Start), timestamp.FromTime(end), now, see)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package querylimit
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,17 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// manyPods is a list of beginnings that have one byte in common.
+var manyPods = "p(" + strings.TrimSuffix(strings.Repeat("od-a|od-b|", 100), "|") + ").+"
+
 func TestRegexCostsWhatPrometheusRunsOnEachValue(t *testing.T) {
 	for text, want := range map[string]int{
-		`up`:                                 0,
-		`up{job!="api"}`:                     0,
-		`up{job=~".*",a=~".+",b!~""}`:        0,
-		`up{job=~"api|web",a!~"node-[0-9]"}`: 0,
-		`up{job=~"kube_.+"}`:                 1,
-		`up{job!~"kube_.+",a=~".*-api-.*"}`:  2,
-		`{__name__=~"http_.+"}`:              1,
-		`up{a=~"(?i:prod)-[0-9]+"}`:          1,
-		`up{job=~"[a-z]+[0-9]+"}`:            12,
+		`up`:                                                            0,
+		`up{job!="api"}`:                                                0,
+		`up{job=~".*",a=~".+",b!~""}`:                                   0,
+		`up{job=~"api|web",a!~"node-[0-9]"}`:                            0,
+		`up{job=~"kube_.+"}`:                                            1,
+		`up{job!~"kube_.+",a=~".*-api-.*"}`:                             2,
+		`{__name__=~"http_.+"}`:                                         1,
+		`up{a=~"(?i:prod)-[0-9]+"}`:                                     1,
+		`up{job=~"[a-z]+[0-9]+"}`:                                       12,
+		`up{a=~"p.+",b=~".*-.*",c=~"-?.+"}`:                             2 + 4,
+		`up{a=~"^p(a|b).*$",b!~"(p).*"}`:                                2,
+		`up{a=~"(?i:p).*",b=~"(?i:p.*d)"}`:                              8 + 9,
+		`up{a=~"p[a-z]+",b=~".*-[a-z]+"}`:                               7 + 9,
+		`up{a=~"prod[a-z]+",b=~".+-[a-z]+-eu-1"}`:                       2,
+		`up{a=~"` + manyPods + `"}`:                                     1,
+		`up{pod=~"(.*[a-z0-9]{2}){15}[yz]"}`:                            139,
+		`up{pod=~"p(.*[a-z0-9]{2}){15}[yz]"}`:                           140,
+		`up{pod=~".*-(.*[a-z0-9]{2}){15}[yz]"}`:                         142,
 		`up{job!~"[a-z]+[0-9]+"} / sum(rate(b{c=~"[a-z]+[0-9]+"}[5m]))`: 24,
 		`label_replace(up, "a", "$1", "b", "[a-z]+[0-9]+")`:             0,
 	} {

@@ -46,13 +46,16 @@ type Entry struct {
 	Lookback     float64    `json:"lookback_seconds,omitempty"`
 	Limit        *int       `json:"limit,omitempty"`
 
-	// What came of it. Limits are those exceeded, with their modes, as in
+	// What came of it. Aborted says who ended the answer before its end, whatever the
+	// code: AbortedUpstream, AbortedLimit or AbortedClient; Took and Bytes are then
+	// those of a part. Limits are those exceeded, with their modes, as in
 	// "range:observe"; Rules those that matched.
-	Code   int      `json:"code"`
-	Limits []string `json:"limits,omitempty"`
-	Rules  []string `json:"rules,omitempty"`
-	Took   float64  `json:"took_seconds"`
-	Bytes  int64    `json:"bytes"`
+	Code    int      `json:"code"`
+	Aborted string   `json:"aborted,omitempty"`
+	Limits  []string `json:"limits,omitempty"`
+	Rules   []string `json:"rules,omitempty"`
+	Took    float64  `json:"took_seconds"`
+	Bytes   int64    `json:"bytes"`
 
 	// SlowerThan, in seconds, and Sample are the options that the entry was written
 	// under: they tell what else the log leaves out. A log that does not say has
@@ -61,12 +64,19 @@ type Entry struct {
 	Sample     float64  `json:"sample,omitempty"`
 }
 
+// Who ended an answer before its end.
+const (
+	AbortedUpstream = "upstream" // the server, or the way to it
+	AbortedLimit    = "limit"    // a deadline, or response_bytes
+	AbortedClient   = "client"   // it left, or stopped reading
+)
+
 // Options says what is written, and where.
 type Options struct {
 	// File is appended to. Empty means no log.
 	File string
 	// SlowerThan is how long a request takes to be written in any case, as every
-	// request is that was refused or exceeded a limit; 0 means all.
+	// request is that failed, was refused or exceeded a limit; 0 means all.
 	SlowerThan time.Duration
 	// Sample is the share of the others that is written, 0 to 1.
 	Sample float64

@@ -36,7 +36,7 @@ type Key struct {
 // Cost is what requests cost.
 type Cost struct {
 	Requests int `json:"requests"`
-	// Failed had an answer other than 2xx.
+	// Failed had an answer other than 2xx, or a part of one.
 	Failed int `json:"failed,omitempty"`
 	// Seconds at the server, from when the request was sent until the last byte.
 	Seconds float64 `json:"seconds"`
