@@ -148,16 +148,14 @@ func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
 		require.True(t, known[a.Name], a.Name)
 	}
 
-	var patch []struct {
-		Path  string
-		Value yaml.Node
+	var probe struct {
+		Spec struct {
+			InitContainers []struct{ Args []string } `yaml:"initContainers"`
+		}
 	}
-	load(t, "kubernetes/components/replay-probe/prometheus.yaml", &patch)
-	last := patch[len(patch)-1]
-	require.Equal(t, "/spec/initContainers", last.Path)
-	var sidecars []struct{ Args []string }
-	require.NoError(t, last.Value.Decode(&sidecars))
-	requireFlags(t, sidecars[0].Args)
+	load(t, "kubernetes/components/replay-probe/prometheus.yaml", &probe)
+	require.Len(t, probe.Spec.InitContainers, 1)
+	requireFlags(t, probe.Spec.InitContainers[0].Args)
 
 	var deployment struct {
 		Spec struct {
