@@ -6,6 +6,7 @@ package v1
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -28,9 +29,10 @@ type seriesStream struct {
 // other. The querier must stay open until the answer is encoded.
 //
 // With several matcher sets upstream sorts each selection to find duplicates. A
-// stream does without, because a series is a duplicate if and only if an earlier
-// set matches it: so the first byte need not wait for the sort, and the series
-// come in the order of the sets.
+// stream remembers which series it has sent: so the first byte need not wait for
+// the sort, and the series come in the order of the sets. That an earlier set
+// matches a series does not say that it was sent: remote storage may have failed
+// for that set, and takes external labels off unless a selector names them.
 func (api *API) streamSeries(ctx context.Context, q storage.Querier, hints *storage.SelectHints, matcherSets [][]*labels.Matcher, limit int) any {
 	if reads.FromContext(ctx) == nil || slices.ContainsFunc(api.codecs, func(c Codec) bool { return c != Codec(JSONCodec{}) }) {
 		return nil
@@ -44,12 +46,26 @@ func (api *API) streamSeries(ctx context.Context, q storage.Querier, hints *stor
 
 // each calls f for every series until it returns false.
 func (s *seriesStream) each(f func(labels.Labels) bool) (warnings annotations.Annotations, err error) {
+	// Remote storage asks for all selections before the first is read.
+	sets := make([]storage.SeriesSet, len(s.matcherSets))
 	for i, matchers := range s.matcherSets {
-		set := s.querier.Select(s.ctx, false, &s.hints, matchers...)
+		sets[i] = s.querier.Select(s.ctx, false, &s.hints, matchers...)
+	}
+	sent := sentSeries{seed: maphash.MakeSeed(), series: map[[2]uint64]struct{}{}}
+	for i, set := range sets {
 		more := true
 		for more && set.Next() {
 			l := set.At().Labels()
-			more = matchesAny(s.matcherSets[:i], l) || f(l)
+			if len(sets) > 1 {
+				isNew, err := sent.add(s.ctx, l, i < len(sets)-1)
+				if err != nil {
+					return warnings, err
+				}
+				if !isNew {
+					continue
+				}
+			}
+			more = f(l)
 		}
 		warnings.Merge(set.Warnings())
 		if err := set.Err(); err != nil || !more {
@@ -59,11 +75,39 @@ func (s *seriesStream) each(f func(labels.Labels) bool) (warnings annotations.An
 	return warnings, nil
 }
 
-// matchesAny says whether the labels match all matchers of one of the sets.
-func matchesAny(matcherSets [][]*labels.Matcher, l labels.Labels) bool {
-	return slices.ContainsFunc(matcherSets, func(matchers []*labels.Matcher) bool {
-		return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(l.Get(m.Name)) })
-	})
+// sentSeries knows series by two hashes of their labels. One has a seed that
+// nobody knows, so that no labels can be made that collide in both; by chance, two
+// of a million series do so once in 10^26 answers.
+type sentSeries struct {
+	seed     maphash.Seed
+	series   map[[2]uint64]struct{}
+	reserved int // Series that memory is reserved for.
+	buf      []byte
+}
+
+const (
+	// sentSeriesBytes is what a series takes in the map when it has just grown.
+	sentSeriesBytes = 48
+	// sentSeriesBatch is for how many series memory is reserved at a time.
+	sentSeriesBatch = 1024
+)
+
+// add says whether the series is new, and remembers it if asked to. It fails if
+// the request cannot have the memory.
+func (s *sentSeries) add(ctx context.Context, l labels.Labels, remember bool) (isNew bool, err error) {
+	s.buf = l.Bytes(s.buf)
+	key := [2]uint64{l.Hash(), maphash.Bytes(s.seed, s.buf)}
+	if _, ok := s.series[key]; ok || !remember {
+		return !ok, nil
+	}
+	if len(s.series) == s.reserved {
+		if err := reads.FromContext(ctx).Reserve(ctx, sentSeriesBatch*sentSeriesBytes); err != nil {
+			return false, err
+		}
+		s.reserved += sentSeriesBatch
+	}
+	s.series[key] = struct{}{}
+	return true, nil
 }
 
 // errLimit is upstream's warning about limit=.

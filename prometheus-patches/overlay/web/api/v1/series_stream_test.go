@@ -125,6 +125,67 @@ func TestStreamedSeriesAreTruncatedWithAWarning(t *testing.T) {
 	require.True(t, reads.FromContext(ctx).Truncated())
 }
 
+// remoteQuerier answers as remote storage may: otherwise for one selector than
+// for another that selects the same series.
+type remoteQuerier struct {
+	storage.Querier
+	answers map[string]*oneSeries // By the name in the first matcher.
+}
+
+// Select fails as storage's secondary querier does.
+func (q remoteQuerier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	for _, a := range q.answers {
+		if a.read {
+			panic("Select after the first Next")
+		}
+	}
+	return q.answers[matchers[0].Name]
+}
+
+type oneSeries struct {
+	labels labels.Labels // None: no series.
+	read   bool
+}
+
+func (s *oneSeries) Next() bool                      { first := !s.read; s.read = true; return first && !s.labels.IsEmpty() }
+func (s *oneSeries) At() storage.Series              { return storage.NewListSeries(s.labels, nil) }
+func (*oneSeries) Err() error                        { return nil }
+func (*oneSeries) Warnings() annotations.Annotations { return nil }
+
+func TestStreamedSeriesAreTheSameOnlyIfTheirLabelsAre(t *testing.T) {
+	series := func(l labels.Labels) *oneSeries { return &oneSeries{labels: l} }
+	stripped, named := labels.FromStrings("__name__", "up", "job", "x"), labels.FromStrings("__name__", "up", "job", "x", "replica", "a")
+	for name, tc := range map[string]struct {
+		answers map[string]*oneSeries
+		want    []string
+	}{
+		"remote storage failed for the first selector": {
+			map[string]*oneSeries{"job": {}, "replica": series(named)},
+			[]string{named.String()},
+		},
+		"external labels stay only where a selector names them": {
+			map[string]*oneSeries{"job": series(stripped), "replica": series(named)},
+			[]string{stripped.String(), named.String()},
+		},
+		"both selectors give the series": {
+			map[string]*oneSeries{"job": series(named), "replica": series(named)},
+			[]string{named.String()},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := seriesAPI(t, 0)
+			sets := [][]*labels.Matcher{
+				{labels.MustNewMatcher(labels.MatchEqual, "job", "x")}, {labels.MustNewMatcher(labels.MatchEqual, "replica", "a")},
+			}
+			stream := api.streamSeries(limitedContext(t, reads.Limits{}, time.Minute), remoteQuerier{answers: tc.answers}, &storage.SelectHints{}, sets, 0)
+			var got []string
+			_, err := stream.(*seriesStream).each(func(l labels.Labels) bool { got = append(got, l.String()); return true })
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
 // brokenQuerier fails after some series.
 type brokenQuerier struct {
 	storage.Querier
