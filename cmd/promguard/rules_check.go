@@ -50,8 +50,7 @@ type rulesCheck struct {
 	file       *string
 	sources    sourceFlags
 	exposition []string
-	prometheus string
-	maxSeries  int
+	server     serverFlags
 	format     string
 }
 
@@ -63,9 +62,7 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	f.sources.declare(cmd)
 	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
-	cmd.Flag("prometheus", "Evaluate everything with and without the rules on the series of this server that matter, read name by name.").
-		PlaceHolder("URL").StringVar(&f.prometheus)
-	cmd.Flag("max-series", "Series that are read from --prometheus at most.").Default("500000").IntVar(&f.maxSeries)
+	f.server.declare(cmd, "Evaluate everything with and without the rules on the series of this server that matter.")
 	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
@@ -94,6 +91,9 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
 	}
+	if err := f.server.validate(); err != nil {
+		return nil, err
+	}
 	p, err := loadProfile(*f.profile, *f.file)
 	if err != nil {
 		return nil, err
@@ -120,18 +120,23 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	return report.New(in), nil
 }
 
-func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.prometheus != "" }
+func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.server.given() }
 
 // series reads the data to evaluate expressions on.
 func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]replay.Series, error) {
 	series, err := replay.ReadExpositions(f.exposition)
-	if err != nil || f.prometheus == "" {
+	if err != nil || !f.server.given() {
 		return series, err
 	}
 	checker, err := rulecheck.New(p, nil)
 	if err != nil {
 		return nil, err
 	}
-	live, err := replay.Server{URL: f.prometheus, MaxSeries: f.maxSeries}.Read(context.Background(), checker.Concerns(exprs))
+	api, err := f.server.client()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	live, err := replay.ReadLive(context.Background(), api, checker.Concerns(exprs))
 	return append(series, live...), err
 }

@@ -88,8 +88,8 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 	if err != nil {
 		return nil, err
 	}
-	if f.server.URL != "" {
-		return finder.Live(ctx, &f.server, extends, f.top)
+	if f.server.given() {
+		return f.live(ctx, finder, extends)
 	}
 	series, name, err := f.open(ctx)
 	if err != nil {
@@ -98,12 +98,21 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 	return finder.Scan(ctx, name, series, *extends, f.top)
 }
 
+func (f *rulesSuggest) live(ctx context.Context, finder *rulesuggest.Finder, extends *relabel.Profile) (*rulesuggest.Report, error) {
+	api, err := f.server.client()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	return finder.Live(ctx, api, extends, f.top)
+}
+
 // profile returns the profile that the file extends, nil for the one that the
 // server runs.
 func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 	name := f.extends
 	switch {
-	case name == "" && f.server.URL != "":
+	case name == "" && f.server.given():
 		return nil, nil
 	case name == "":
 		name = relabel.ProfileRecommended

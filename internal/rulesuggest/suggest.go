@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck"
 	"github.com/promguard/promguard/internal/rulecheck/source"
@@ -165,7 +166,7 @@ func (f *Finder) Whole(counts map[string]inventory.Count, top int) []Suggestion 
 	var out []Suggestion
 	for _, family := range f.families(counts) {
 		s := Suggestion{Rule: relabel.Rule{
-			Class: relabel.ClassUnused, SourceLabels: []string{model.MetricNameLabel}, Regex: inventory.OneOf(family),
+			Class: relabel.ClassUnused, SourceLabels: []string{model.MetricNameLabel}, Regex: promapi.OneOf(family),
 		}}
 		churned := false
 		for _, name := range family {
@@ -356,7 +357,7 @@ func (f *Finder) byValue(name, label string, values map[string]int) (Suggestion,
 	if len(excluded) == 0 || len(excluded) > maxValues {
 		return Suggestion{}, false
 	}
-	pattern := inventory.OneOf(excluded)
+	pattern := promapi.OneOf(excluded)
 	if len(excluded) > 1 {
 		pattern = "(" + pattern + ")"
 	}
