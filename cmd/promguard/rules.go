@@ -48,10 +48,11 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 	}
 }
 
-// profileFlags declares how rules are named: by profile or by file.
+// profileFlags declares how rules are named: by profile or by file. Not given, they
+// are those that the patched Prometheus applies by default.
 func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
 	profile = cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
-		Default(relabel.ProfileMinimal).String()
+		Default(relabel.ProfileRecommended).String()
 	file = cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").String()
 	return profile, file
 }
