@@ -1,0 +1,75 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package yamlerr names the line of a mistake in YAML. The parser names that of the
+// mapping or list around it, which of a wrong indentation is often line 1.
+package yamlerr
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxText bounds the texts that are searched, in bytes: each takes some parses.
+	maxText = 1 << 20
+	// maxSpan is over how many lines a value in quotes or brackets may go and not be
+	// taken for the mistake.
+	maxSpan = 64
+)
+
+var parserLine = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
+
+// Locate returns the error of parsing the text with the line, from 1, in which the
+// text ceases to be YAML. Other errors than those of its syntax stay as they are.
+func Locate(text []byte, err error) error {
+	if _, ok := errors.AsType[*yaml.TypeError](err); ok || err == nil || len(text) > maxText || parses(text) {
+		return err
+	}
+	problem := parserLine.ReplaceAllString(err.Error(), "")
+	return fmt.Errorf("line %d: %s", firstBad(text), problem)
+}
+
+// firstBad returns the line after the last beginning of the text that parses, as far
+// as a search by halves finds it.
+func firstBad(text []byte) int {
+	ends := []int{0} // ends[n] is where n lines end
+	for line := range bytes.Lines(text) {
+		ends = append(ends, ends[len(ends)-1]+len(line))
+	}
+	lines := len(ends) - 1
+	good, bad := 0, lines
+	for {
+		for bad-good > 1 {
+			if middle := (good + bad) / 2; parses(text[:ends[middle]]) {
+				good = middle
+			} else {
+				bad = middle
+			}
+		}
+		// The beginning of what goes over several lines is not YAML either.
+		next, last := bad+1, min(bad+maxSpan, lines)
+		for next < last && !parses(text[:ends[next]]) {
+			next++
+		}
+		if next >= last {
+			return bad
+		}
+		good, bad = next, lines
+	}
+}
+
+func parses(text []byte) bool {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var n yaml.Node
+		if err := dec.Decode(&n); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
