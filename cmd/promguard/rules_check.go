@@ -69,7 +69,7 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 
 // run exits 2 where the check cannot begin.
 func (f *rulesCheck) run(stdout, stderr io.Writer) error {
-	r, err := f.check()
+	r, err := f.check(stderr)
 	if err != nil {
 		fail(stderr, err)
 		return exitStatus(2)
@@ -84,7 +84,7 @@ func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesCheck) check() (*report.Report, error) {
+func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if !slices.Contains(report.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
 	}
@@ -100,7 +100,7 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	}
 	found := f.sources.read()
 	in := report.Input{Profile: p, Problems: found.Problems}
-	series, err := f.series(p, found.Expressions)
+	series, err := f.series(p, found.Expressions, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (f *rulesCheck) check() (*report.Report, error) {
 func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.server.given() }
 
 // series reads the data to evaluate expressions on.
-func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]replay.Series, error) {
-	series, err := replay.ReadExpositions(f.exposition)
+func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr io.Writer) ([]replay.Series, error) {
+	series, err := readExpositions(f.exposition, stderr)
 	if err != nil || !f.server.given() {
 		return series, err
 	}

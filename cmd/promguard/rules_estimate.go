@@ -68,7 +68,7 @@ func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) su
 }
 
 func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
-	e, err := f.estimate(context.Background())
+	e, err := f.estimate(context.Background(), stderr)
 	if err == nil {
 		err = e.Write(stdout, f.format)
 	}
@@ -82,7 +82,7 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, error) {
+func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*ruleestimate.Estimate, error) {
 	if !slices.Contains(ruleestimate.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(ruleestimate.Formats(), ", "))
 	}
@@ -111,7 +111,7 @@ func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, e
 		}
 		return ruleestimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
 	}
-	series, name, err := f.open(ctx)
+	series, name, err := f.open(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
