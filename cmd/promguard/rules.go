@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/yamlerr"
 )
 
 // rulesCommands declares the subcommands that show, inject and check drop rules.
@@ -58,10 +60,15 @@ func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
 }
 
 func loadProfile(profile, file string) (relabel.Profile, error) {
-	if file != "" {
-		return relabel.LoadProfile(file)
+	if file == "" {
+		return relabel.ProfileByName(profile)
 	}
-	return relabel.ProfileByName(profile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return relabel.Profile{}, err
+	}
+	p, err := relabel.ParseProfile(file, text)
+	return p, yamlerr.Locate(text, err)
 }
 
 func listRules(w io.Writer, p relabel.Profile) error {

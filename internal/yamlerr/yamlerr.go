@@ -23,16 +23,16 @@ const (
 	maxSpan = 64
 )
 
-var parserLine = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
+// parserLine is what the parser's errors begin with.
+var parserLine = regexp.MustCompile(`yaml: (?:line \d+: )?`)
 
-// Locate returns the error of parsing the text with the line, from 1, in which the
+// Locate returns the error of parsing the text, wrapped or not, with the line, from 1, in which the
 // text ceases to be YAML. Other errors than those of its syntax stay as they are.
 func Locate(text []byte, err error) error {
 	if _, ok := errors.AsType[*yaml.TypeError](err); ok || err == nil || len(text) > maxText || parses(text) {
 		return err
 	}
-	problem := parserLine.ReplaceAllString(err.Error(), "")
-	return fmt.Errorf("line %d: %s", firstBad(text), problem)
+	return errors.New(parserLine.ReplaceAllString(err.Error(), fmt.Sprintf("line %d: ", firstBad(text))))
 }
 
 // firstBad returns the line after the last beginning of the text that parses, as far

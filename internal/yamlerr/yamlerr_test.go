@@ -6,6 +6,7 @@ package yamlerr
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestLineIsThatOfTheMistake(t *testing.T) {
 			err = dec.Decode(&n)
 		}
 		require.EqualError(t, Locate(text, err), want, "%s", text)
+		require.EqualError(t, Locate(text, fmt.Errorf("a.yml: %w", err)), "a.yml: "+want)
 	}
 }
 
