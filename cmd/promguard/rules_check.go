@@ -138,5 +138,8 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr
 	}
 	defer api.Close()
 	live, err := replay.ReadLive(context.Background(), api, checker.Concerns(exprs))
+	for _, w := range api.Warnings() {
+		fmt.Fprintf(stderr, "promguard: --prometheus warned, and may have left something out: %s\n", oneLine(w))
+	}
 	return append(series, live...), err
 }

@@ -145,7 +145,7 @@ func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 }
 
 // open returns the series of a data directory or of scrapes.
-func (f *inventoryFlags) open(ctx context.Context, stderr io.Writer) (source inventory.Source, name string, err error) {
+func (f *inventoryFlags) open(ctx context.Context, stderr io.Writer) (series inventory.Source, name string, err error) {
 	if f.directory != "" {
 		d, err := inventory.OpenDirectory(ctx, f.directory)
 		if err != nil {
@@ -153,6 +153,6 @@ func (f *inventoryFlags) open(ctx context.Context, stderr io.Writer) (source inv
 		}
 		return d, d.Note, nil
 	}
-	series, err := readExpositions(f.exposition, stderr)
-	return inventory.Scrapes(series), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
+	scraped, err := readExpositions(f.exposition, stderr)
+	return inventory.Scrapes(scraped), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
 }

@@ -183,7 +183,8 @@ func TestQuestionThatIsPutOffIsAskedAgain(t *testing.T) {
 		} {
 			asked := 0
 			c := client(t, ample, func(*http.Request) (*http.Response, error) {
-				if asked++; asked == 2 { // One that has not answered before is not there.
+				asked++
+				if asked == 2 { // One that has not answered before is not there.
 					return tc.first, tc.err
 				}
 				return respond(http.StatusOK, success), nil

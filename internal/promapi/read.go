@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -88,9 +89,7 @@ func (c *Client) Jobs(ctx context.Context, name string) ([]string, error) {
 
 func (c *Client) values(ctx context.Context, label string, params url.Values) ([]string, error) {
 	all := url.Values{"limit": {strconv.Itoa(maxValues)}, "start": {lately()}}
-	for name, values := range params {
-		all[name] = values
-	}
+	maps.Copy(all, params)
 	values, truncated, err := get[[]string](ctx, c, "label/"+label+"/values", all)
 	if err == nil && (truncated || len(values) >= maxValues) {
 		err = fmt.Errorf("%s: there are more values of %s than the %d that are listed", c, label, len(values))
