@@ -27,8 +27,15 @@ type answer[T any] struct {
 
 // envelope is an answer of any kind of data.
 type envelope interface {
+	// decode reads a text, of which nothing stays of an earlier one.
+	decode(text []byte) error
 	// said returns the status, and the server's own words of an error.
 	said() (status, problem string)
+}
+
+func (a *answer[T]) decode(text []byte) error {
+	*a = answer[T]{}
+	return json.Unmarshal(text, a)
 }
 
 func (a *answer[T]) said() (status, problem string) {
@@ -51,17 +58,18 @@ func (f *failure) Unwrap() error { return f.error }
 
 // request makes one request.
 func (c *Client) request(ctx context.Context, endpoint string, params url.Values, into envelope) error {
-	timeout := min(c.budget.Timeout, time.Until(c.until))
+	timeout := max(min(c.budget.Timeout, time.Until(c.until)), time.Millisecond)
 	limited, cancel := context.WithTimeout(ctx, timeout+grace)
 	defer cancel()
 	req, err := c.newRequest(limited, endpoint, params, timeout)
 	if err != nil {
 		return err
 	}
-	where := c.String() + req.URL.Path[len(c.base.Path):]
+	where := *req.URL
+	where.RawQuery = ""
 	res, err := c.http.Do(req)
 	if err != nil {
-		return c.unreached(ctx, where, err, timeout)
+		return c.unreached(ctx, where.Redacted(), err, timeout)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, c.budget.Bytes-c.bytes+1))
@@ -69,12 +77,12 @@ func (c *Client) request(ctx context.Context, endpoint string, params url.Values
 	switch {
 	case c.bytes > c.budget.Bytes:
 		return c.tooLong()
-	case limited.Err() != nil:
-		return c.unreached(ctx, where, err, timeout)
+	case err != nil && limited.Err() != nil:
+		return c.unreached(ctx, where.Redacted(), err, timeout)
 	case err != nil:
-		return &failure{error: fmt.Errorf("%s: the answer breaks off after %s: %w", where, bytesText(int64(len(text))), err)}
+		return &failure{error: fmt.Errorf("%s: the answer breaks off after %s: %w", where.Redacted(), bytesText(int64(len(text))), err)}
 	}
-	return judge(where, res, text, into)
+	return judge(where.Redacted(), res, text, into)
 }
 
 // newRequest tells the server how long a query may take. A query may be longer than
@@ -113,7 +121,7 @@ func (c *Client) unreached(ctx context.Context, where string, err error, timeout
 
 // judge decodes an answer, or says what it is instead of one.
 func judge(where string, res *http.Response, text []byte, into envelope) error {
-	err := json.Unmarshal(text, into)
+	err := into.decode(text)
 	if other, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("a JSON %s is at byte %d where another value should be", other.Value, other.Offset)
 	}

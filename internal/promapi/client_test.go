@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -198,6 +199,40 @@ func TestQuestionThatIsPutOffIsAskedAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestNothingStaysOfAnAnswerThatWasPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []string{
+			`{"status":"error","error":"full","warnings":["results truncated"],"data":{"a":[{"type":"counter"}]}}`,
+			`{"status":"success","data":{"b":[{"type":"gauge"}]}}`,
+		}
+		asked := 0
+		c := client(t, ample, func(*http.Request) (*http.Response, error) {
+			asked++
+			return respond([]int{http.StatusTooManyRequests, http.StatusOK}[asked-1], answers[asked-1]), nil
+		})
+		types, err := c.Types(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, map[string]model.MetricType{"b": model.MetricTypeGauge}, types)
+		require.Empty(t, c.Warnings())
+	})
+}
+
+func TestErrorNamesTheURLThatWasAsked(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://u:secret@x":        "http://u:xxxxx@x/api/v1/status/config: 404",
+		"http://x/a//b/../c":       "http://x/a/c/api/v1/status/config: 404",
+		"http://x/" + long + "/..": "http://x/api/v1/status/config: 404",
+		"http://x/ä b":             "http://x/%C3%A4%20b/api/v1/status/config: 404",
+	} {
+		c, err := New(text, always(http.StatusNotFound, ""), ample)
+		require.NoError(t, err)
+		_, err = c.Config(context.Background())
+		require.ErrorContains(t, err, want)
+	}
+}
+
+var long = strings.Repeat("long", 20)
 
 func TestServerThatIsNotThereIsAskedOnce(t *testing.T) {
 	asked := 0
