@@ -11,28 +11,37 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 )
 
 const (
-	// maxText bounds the texts that are searched, in bytes: each takes some parses.
-	maxText = 1 << 20
+	// maxText bounds the texts that are searched, in bytes, and maxWork what is parsed
+	// of their beginnings, all together.
+	maxText = 256 << 10
+	maxWork = 2 << 20
 	// maxSpan is over how many lines a value in quotes or brackets may go and not be
 	// taken for the mistake.
-	maxSpan = 64
+	maxSpan = 16
 )
 
 // parserLine is what the parser's errors begin with.
-var parserLine = regexp.MustCompile(`yaml: (?:line \d+: )?`)
+var parserLine = regexp.MustCompile(`yaml: (?:line (\d+): )?`)
 
-// Locate returns the error of parsing the text, wrapped or not, with the line, from 1, in which the
-// text ceases to be YAML. Other errors than those of its syntax stay as they are.
+// Locate returns the error of parsing the text, wrapped or not, with the line, from
+// 1, in which the text ceases to be YAML. Other errors than those of its syntax stay
+// as they are.
 func Locate(text []byte, err error) error {
 	if _, ok := errors.AsType[*yaml.TypeError](err); ok || err == nil || len(text) > maxText || parses(text) {
 		return err
 	}
-	return errors.New(parserLine.ReplaceAllString(err.Error(), fmt.Sprintf("line %d: ", firstBad(text))))
+	line := firstBad(text)
+	if m := parserLine.FindStringSubmatch(err.Error()); m != nil {
+		own, _ := strconv.Atoi(m[1]) // In JSON it is the one to know: no beginning of an object is one.
+		line = max(line, own)
+	}
+	return errors.New(parserLine.ReplaceAllString(err.Error(), fmt.Sprintf("line %d: ", line)))
 }
 
 // firstBad returns the line after the last beginning of the text that parses, as far
@@ -43,10 +52,15 @@ func firstBad(text []byte) int {
 		ends = append(ends, ends[len(ends)-1]+len(line))
 	}
 	lines := len(ends) - 1
+	left := maxWork
+	begins := func(n int) bool {
+		left -= ends[n]
+		return left > 0 && parses(text[:ends[n]])
+	}
 	good, bad := 0, lines
 	for {
 		for bad-good > 1 {
-			if middle := (good + bad) / 2; parses(text[:ends[middle]]) {
+			if middle := (good + bad) / 2; begins(middle) {
 				good = middle
 			} else {
 				bad = middle
@@ -54,7 +68,7 @@ func firstBad(text []byte) int {
 		}
 		// The beginning of what goes over several lines is not YAML either.
 		next, last := bad+1, min(bad+maxSpan, lines)
-		for next < last && !parses(text[:ends[next]]) {
+		for next < last && !begins(next) {
 			next++
 		}
 		if next >= last {

@@ -40,6 +40,26 @@ func TestLineIsThatOfTheMistake(t *testing.T) {
 	}
 }
 
+func TestLineInJSONIsTheParsersOwn(t *testing.T) {
+	text := []byte("{\n\"a\": 1,\n\"b\": {\n\"c\": 2\n\"d\": 3\n}}\n")
+	var n yaml.Node
+	err := yaml.Unmarshal(text, &n)
+	require.EqualError(t, err, "yaml: line 2: did not find expected ',' or '}'")
+	require.EqualError(t, Locate(text, err), "line 2: did not find expected ',' or '}'")
+}
+
+// A search that would take too long ends somewhere before the mistake, and what the
+// parser says counts if it is nearer.
+func TestLongTextTakesBoundedWork(t *testing.T) {
+	quoted := "- \"a\n\n  b\"\n"
+	text := []byte(strings.Repeat(quoted, maxText/len(quoted)-2) + "- a: b: c\n")
+	require.Less(t, len(text), maxText)
+	var n yaml.Node
+	err := yaml.Unmarshal(text, &n)
+	require.ErrorContains(t, err, "mapping values are not allowed")
+	require.EqualError(t, Locate(text, err), err.Error()[len("yaml: "):])
+}
+
 func TestOtherErrorsStayAsTheyAre(t *testing.T) {
 	require.NoError(t, Locate([]byte("a: b"), nil))
 	other := errors.New("no such file")
