@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 //
 //	freeport VAR...   sets each VAR to a free address on the loopback interface
 //	upstream [ADDR]   starts a server behind and sets UPSTREAM to its URL
+//	strange           starts servers that answer in strange ways, see startStrange
 //	signal NAME       sends TERM or HUP to the oldest background command
 //	httpget ...       see func httpget
 func TestScripts(t *testing.T) {
@@ -41,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"freeport": freePort,
 			"upstream": startUpstream,
+			"strange":  startStrange,
 			"signal":   sendSignal,
 		},
 		RequireExplicitExec: true,

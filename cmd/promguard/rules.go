@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/yamlerr"
 )
 
 // rulesCommands declares the subcommands that show, inject and check drop rules.
@@ -48,19 +50,25 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 	}
 }
 
-// profileFlags declares how rules are named: by profile or by file.
+// profileFlags declares how rules are named: by profile or by file. Not given, they
+// are those that the patched Prometheus applies by default.
 func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
 	profile = cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
-		Default(relabel.ProfileMinimal).String()
+		Default(relabel.ProfileRecommended).String()
 	file = cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").String()
 	return profile, file
 }
 
 func loadProfile(profile, file string) (relabel.Profile, error) {
-	if file != "" {
-		return relabel.LoadProfile(file)
+	if file == "" {
+		return relabel.ProfileByName(profile)
 	}
-	return relabel.ProfileByName(profile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return relabel.Profile{}, err
+	}
+	p, err := relabel.ParseProfile(file, text)
+	return p, yamlerr.Locate(text, err)
 }
 
 func listRules(w io.Writer, p relabel.Profile) error {

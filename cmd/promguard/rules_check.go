@@ -50,8 +50,7 @@ type rulesCheck struct {
 	file       *string
 	sources    sourceFlags
 	exposition []string
-	prometheus string
-	maxSeries  int
+	server     serverFlags
 	format     string
 }
 
@@ -63,16 +62,14 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	f.sources.declare(cmd)
 	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
-	cmd.Flag("prometheus", "Evaluate everything with and without the rules on the series of this server that matter, read name by name.").
-		PlaceHolder("URL").StringVar(&f.prometheus)
-	cmd.Flag("max-series", "Series that are read from --prometheus at most.").Default("500000").IntVar(&f.maxSeries)
+	f.server.declare(cmd, "Evaluate everything with and without the rules on the series of this server that matter.")
 	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
 
 // run exits 2 where the check cannot begin.
 func (f *rulesCheck) run(stdout, stderr io.Writer) error {
-	r, err := f.check()
+	r, err := f.check(stderr)
 	if err != nil {
 		fail(stderr, err)
 		return exitStatus(2)
@@ -87,12 +84,15 @@ func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesCheck) check() (*report.Report, error) {
+func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if !slices.Contains(report.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
 	}
 	if f.sources.none() {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
+	}
+	if err := f.server.validate(); err != nil {
+		return nil, err
 	}
 	p, err := loadProfile(*f.profile, *f.file)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	}
 	found := f.sources.read()
 	in := report.Input{Profile: p, Problems: found.Problems}
-	series, err := f.series(p, found.Expressions)
+	series, err := f.series(p, found.Expressions, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -120,18 +120,26 @@ func (f *rulesCheck) check() (*report.Report, error) {
 	return report.New(in), nil
 }
 
-func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.prometheus != "" }
+func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.server.given() }
 
 // series reads the data to evaluate expressions on.
-func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression) ([]replay.Series, error) {
-	series, err := replay.ReadExpositions(f.exposition)
-	if err != nil || f.prometheus == "" {
+func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr io.Writer) ([]replay.Series, error) {
+	series, err := readExpositions(f.exposition, stderr)
+	if err != nil || !f.server.given() {
 		return series, err
 	}
 	checker, err := rulecheck.New(p, nil)
 	if err != nil {
 		return nil, err
 	}
-	live, err := replay.Server{URL: f.prometheus, MaxSeries: f.maxSeries}.Read(context.Background(), checker.Concerns(exprs))
+	api, err := f.server.client()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	live, err := replay.ReadLive(context.Background(), api, checker.Concerns(exprs))
+	for _, w := range api.Warnings() {
+		fmt.Fprintf(stderr, "promguard: --prometheus warned, and may have left something out: %s\n", oneLine(w))
+	}
 	return append(series, live...), err
 }

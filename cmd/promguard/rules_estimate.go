@@ -23,26 +23,20 @@ import (
 type inventoryFlags struct {
 	exposition []string
 	directory  string
-	server     inventory.Server
+	server     serverFlags
 }
 
 func (f *inventoryFlags) declare(cmd *kingpin.CmdClause) {
-	cmd.Flag("prometheus", "Count the series of this server, by instant queries one after the other.").
-		PlaceHolder("URL").StringVar(&f.server.URL)
+	f.server.declare(cmd, "Count the series of this server, by instant queries one after the other.")
 	cmd.Flag("exposition", "Count the series of this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
 	cmd.Flag("tsdb", "Count the series of the data directory of a Prometheus that does not run, or of a snapshot. Nothing is written.").
 		PlaceHolder("DIR").StringVar(&f.directory)
-	cmd.Flag("max-queries", "Requests that are made to --prometheus at most.").Default("500").IntVar(&f.server.MaxQueries)
-	cmd.Flag("max-time", "How long --prometheus is asked at most, pauses included.").Default("10m").DurationVar(&f.server.Total)
-	cmd.Flag("query-timeout", "How long one request to --prometheus may take.").Default("10s").DurationVar(&f.server.Timeout)
-	cmd.Flag("max-series", "Series that one query to --prometheus may read; larger metrics are counted on a sample of targets.").
-		Default("100000").IntVar(&f.server.MaxSeries)
 }
 
 func (f *inventoryFlags) validate() error {
 	given := 0
-	for _, is := range []bool{f.server.URL != "", len(f.exposition) > 0, f.directory != ""} {
+	for _, is := range []bool{f.server.given(), len(f.exposition) > 0, f.directory != ""} {
 		if is {
 			given++
 		}
@@ -50,10 +44,7 @@ func (f *inventoryFlags) validate() error {
 	if given != 1 {
 		return errors.New("give exactly one of --prometheus, --exposition and --tsdb")
 	}
-	if f.server.MaxSeries < 1 || f.server.MaxQueries < 1 || f.server.Timeout <= 0 || f.server.Total <= 0 {
-		return errors.New("--max-series, --max-queries, --max-time and --query-timeout must be above 0")
-	}
-	return nil
+	return f.server.validate()
 }
 
 // rulesEstimate are the flags of rules estimate.
@@ -77,7 +68,7 @@ func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) su
 }
 
 func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
-	e, err := f.estimate(context.Background())
+	e, err := f.estimate(context.Background(), stderr)
 	if err == nil {
 		err = e.Write(stdout, f.format)
 	}
@@ -91,7 +82,7 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, error) {
+func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*ruleestimate.Estimate, error) {
 	if !slices.Contains(ruleestimate.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(ruleestimate.Formats(), ", "))
 	}
@@ -107,7 +98,7 @@ func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, e
 	}
 	sizes, in := ruleestimate.ModelSizes(), ruleestimate.Intervals{Default: f.interval}
 	switch {
-	case f.server.URL != "":
+	case f.server.given():
 		return f.live(ctx, p, sizes)
 	case f.directory != "":
 		d, err := inventory.OpenDirectory(ctx, f.directory)
@@ -120,7 +111,7 @@ func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, e
 		}
 		return ruleestimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
 	}
-	series, name, err := f.open(ctx)
+	series, name, err := f.open(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +124,16 @@ func (f *rulesEstimate) estimate(ctx context.Context) (*ruleestimate.Estimate, e
 }
 
 func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes ruleestimate.Sizes) (*ruleestimate.Estimate, error) {
-	counts, err := ruleestimate.Live(ctx, p, &f.server)
+	api, err := f.server.client()
 	if err != nil {
 		return nil, err
 	}
-	in, notes := ruleestimate.LiveIntervals(ctx, &f.server, counts.Jobs(), f.interval)
+	defer api.Close()
+	counts, err := ruleestimate.Live(ctx, p, api)
+	if err != nil {
+		return nil, err
+	}
+	in, notes := ruleestimate.LiveIntervals(ctx, api, counts.Jobs(), f.interval)
 	counts.Notes = append(counts.Notes, notes...)
-	return ruleestimate.New(p, counts, in, ruleestimate.LiveSizes(ctx, &f.server, sizes)), nil
+	return ruleestimate.New(p, counts, in, ruleestimate.LiveSizes(ctx, api, sizes)), nil
 }

@@ -4,12 +4,9 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -107,35 +104,4 @@ func (f *rulesInject) tell(stdout io.Writer, r ruleinject.Result, p relabel.Prof
 		return exitStatus(1)
 	}
 	return nil
-}
-
-// replaceFile writes the file as a whole or not at all, with the mode that it has.
-// A link stays one.
-func replaceFile(path string, text []byte) (err error) {
-	mode := os.FileMode(0o644)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is not a regular file", path)
-		}
-		mode = info.Mode().Perm()
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	_, writeErr := tmp.Write(text)
-	if err := cmp.Or(writeErr, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

@@ -4,8 +4,13 @@
 package main
 
 import (
-	"github.com/alecthomas/kingpin/v2"
+	"fmt"
+	"io"
 
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+
+	"github.com/promguard/promguard/internal/rulecheck/replay"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
 
@@ -30,4 +35,24 @@ func (f *sourceFlags) read() source.Found {
 		all.Add(found)
 	}
 	return all
+}
+
+// readExpositions reads scrapes. It tells of series without a job: rules that hold for
+// some jobs only are then of no effect, which looks like a small saving.
+func readExpositions(args []string, stderr io.Writer) ([]replay.Series, error) {
+	series, err := replay.ReadExpositions(args)
+	if err != nil {
+		return nil, fmt.Errorf("--exposition: %w", err)
+	}
+	jobless := 0
+	for i := range series {
+		if series[i].Labels.Get(model.JobLabel) == "" {
+			jobless++
+		}
+	}
+	if jobless > 0 {
+		fmt.Fprintf(stderr, "promguard: %d of %d series have no job, and rules for some jobs do not apply to them: "+
+			"give scrapes the labels of their targets, as in --exposition='apiserver.prom{job=\"apiserver\"}'\n", jobless, len(series))
+	}
+	return series, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/promguard/promguard/internal/inventory"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck/replay"
+	"github.com/promguard/promguard/internal/rulecheck/source"
 	"github.com/promguard/promguard/internal/rulesuggest"
 )
 
@@ -43,7 +43,7 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 }
 
 func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
-	r, err := f.suggest(context.Background())
+	r, err := f.suggest(context.Background(), stderr)
 	var text bytes.Buffer
 	if err == nil {
 		err = r.Write(&text)
@@ -64,7 +64,7 @@ func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error) {
+func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*rulesuggest.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to search: give --dashboards, --rule-files and --query-log")
 	}
@@ -74,6 +74,11 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 	if err := f.validate(); err != nil {
 		return nil, err
 	}
+	if f.out != "-" {
+		if err := checkReplaceable(f.out); err != nil {
+			return nil, err
+		}
+	}
 	extends, err := f.profile()
 	if err != nil {
 		return nil, err
@@ -82,20 +87,42 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 		Found: f.sources.read(), RuleFiles: len(f.sources.ruleFiles) > 0, Dashboards: len(f.sources.dashboards) > 0, QueryLogs: len(f.sources.queryLogs) > 0,
 	}
 	if len(evidence.Expressions) == 0 {
-		return nil, errors.New("nothing to search: there is no expression in what was given")
+		return nil, noExpression(evidence.Problems)
 	}
 	finder, err := rulesuggest.New(evidence)
 	if err != nil {
 		return nil, err
 	}
-	if f.server.URL != "" {
-		return finder.Live(ctx, &f.server, extends, f.top)
+	if f.server.given() {
+		return f.live(ctx, finder, extends)
 	}
-	series, name, err := f.open(ctx)
+	series, name, err := f.open(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
 	return finder.Scan(ctx, name, series, *extends, f.top)
+}
+
+// noExpression is the error of sources without any, and why.
+func noExpression(why []source.Problem) error {
+	err := errors.New("nothing to search: there is no expression in what was given")
+	if len(why) == 0 {
+		return err
+	}
+	all := problems{err}
+	for _, p := range why {
+		all = append(all, p)
+	}
+	return all
+}
+
+func (f *rulesSuggest) live(ctx context.Context, finder *rulesuggest.Finder, extends *relabel.Profile) (*rulesuggest.Report, error) {
+	api, err := f.server.client()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	return finder.Live(ctx, api, extends, f.top)
 }
 
 // profile returns the profile that the file extends, nil for the one that the
@@ -103,7 +130,7 @@ func (f *rulesSuggest) suggest(ctx context.Context) (*rulesuggest.Report, error)
 func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 	name := f.extends
 	switch {
-	case name == "" && f.server.URL != "":
+	case name == "" && f.server.given():
 		return nil, nil
 	case name == "":
 		name = relabel.ProfileRecommended
@@ -118,7 +145,7 @@ func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 }
 
 // open returns the series of a data directory or of scrapes.
-func (f *inventoryFlags) open(ctx context.Context) (source inventory.Source, name string, err error) {
+func (f *inventoryFlags) open(ctx context.Context, stderr io.Writer) (series inventory.Source, name string, err error) {
 	if f.directory != "" {
 		d, err := inventory.OpenDirectory(ctx, f.directory)
 		if err != nil {
@@ -126,6 +153,6 @@ func (f *inventoryFlags) open(ctx context.Context) (source inventory.Source, nam
 		}
 		return d, d.Note, nil
 	}
-	series, err := replay.ReadExpositions(f.exposition)
-	return inventory.Scrapes(series), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
+	scraped, err := readExpositions(f.exposition, stderr)
+	return inventory.Scrapes(scraped), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
 }

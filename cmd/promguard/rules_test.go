@@ -41,7 +41,7 @@ func runRulesTo(t *testing.T, w io.Writer, args ...string) error {
 
 func TestRulesPrintPrintsTheProfileThatTheBuildApplies(t *testing.T) {
 	var want bytes.Buffer
-	p, err := relabel.ProfileByName(relabel.ProfileMinimal)
+	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
 	require.NoError(t, err)
 	require.NoError(t, relabel.Render(&want, p, relabel.FormatMetricRelabelConfigs))
 
@@ -49,7 +49,7 @@ func TestRulesPrintPrintsTheProfileThatTheBuildApplies(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want.String(), byDefault)
 
-	asked, err := runRules(t, "print", "--profile=minimal", "--format=metric_relabel_configs")
+	asked, err := runRules(t, "print", "--profile=recommended", "--format=metric_relabel_configs")
 	require.NoError(t, err)
 	require.Equal(t, want.String(), asked)
 }
@@ -63,7 +63,7 @@ func TestRulesPrintOfTheOffProfileDropsNothing(t *testing.T) {
 func TestRulesListHasALinePerRule(t *testing.T) {
 	out, err := runRules(t, "list")
 	require.NoError(t, err)
-	p, err := relabel.ProfileByName(relabel.ProfileMinimal)
+	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 1+len(p.Rules))

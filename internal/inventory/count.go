@@ -6,8 +6,6 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -115,87 +113,4 @@ func Merges(ctx context.Context, source Source, names []string, kept func(name, 
 		return cmp.Or(cmp.Compare(b.Series-b.Without, a.Series-a.Without), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Label, b.Label))
 	})
 	return out, err
-}
-
-// maxBatch bounds how many names a query has.
-const maxBatch = 50
-
-// CountNames returns how many series the metric names have: of those that wanted
-// is true of, the series of now, by queries of several names; of others and of
-// those that have more series than a query may read, what the server says of its
-// head, if it does. The notes say what could not be counted.
-func (s *Server) CountNames(ctx context.Context, wanted func(name string) bool) (counts map[string]Count, notes []string, err error) {
-	names, err := s.Names(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	head, headErr := s.Head(ctx)
-	if headErr != nil {
-		notes = append(notes, fmt.Sprintf("How many series a metric has could not be asked beforehand: %s.", headErr))
-		// Each name alone.
-		head.Rest = s.MaxSeries
-	}
-	counts = map[string]Count{}
-	var batch []string
-	size, missing := 0, 0
-	flush := func() {
-		if len(batch) == 0 {
-			return
-		}
-		rows, err := s.Query(ctx, fmt.Sprintf("count by (%s) (%s)", model.MetricNameLabel, Selector(batch)))
-		if err != nil {
-			if missing == 0 {
-				notes = append(notes, fmt.Sprintf("The series of %s and others could not be counted: %s.", batch[0], err))
-			}
-			missing += len(batch)
-		}
-		for _, r := range rows {
-			counts[r.Labels.Get(model.MetricNameLabel)] = Count{Series: int(r.Value)}
-		}
-		batch, size = nil, 0
-	}
-	// The largest first, so that they are in the budget.
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(head.AtMost(b), head.AtMost(a)) })
-	for _, name := range names {
-		if n, ok := head.ByName[name]; ok {
-			counts[name] = Count{Series: n, Churned: true}
-		}
-		n := head.AtMost(name)
-		if n > s.MaxSeries || !wanted(name) {
-			continue
-		}
-		if len(batch) >= maxBatch || size+n > s.MaxSeries {
-			flush()
-		}
-		batch, size = append(batch, name), size+n
-	}
-	flush()
-	if missing > 0 {
-		notes = append(notes, fmt.Sprintf("%d metric names were not counted.", missing))
-	}
-	return counts, notes, ctx.Err()
-}
-
-// Values is what the function of that name is, for a server. A metric with more
-// series than a query may read, and what could not be asked, is left out.
-func (s *Server) Values(ctx context.Context, counts map[string]Count, wanted map[string][]string) map[string]map[string]map[string]int {
-	out := map[string]map[string]map[string]int{}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if counts[name].Series > s.MaxSeries {
-			continue
-		}
-		out[name] = map[string]map[string]int{}
-		for _, label := range wanted[name] {
-			rows, err := s.Query(ctx, fmt.Sprintf("count by (%s) (%s)", LabelName(label), Selector([]string{name})))
-			if err != nil {
-				continue
-			}
-			values := map[string]int{}
-			for _, r := range rows {
-				values[r.Labels.Get(label)] = int(r.Value)
-			}
-			out[name][label] = values
-		}
-	}
-	return out
 }

@@ -8,12 +8,9 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -260,74 +257,4 @@ func TestReadingStopsWithTheVisitor(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, d.Each(ctx, func(Series) error { return nil }), context.Canceled)
-}
-
-// answers is a server that answers each path with a text.
-func answers(t *testing.T, byPath map[string]string) *Server {
-	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(byPath[r.URL.Path]))
-	}))
-	t.Cleanup(srv.Close)
-	return &Server{
-		URL: srv.URL + "/", Client: srv.Client(), Timeout: 10 * time.Second, Total: time.Minute, MaxQueries: 50, MaxSeries: 2,
-		Sleep: func(context.Context, time.Duration) {},
-	}
-}
-
-func TestAnswersThatAreNotWholeAreErrors(t *testing.T) {
-	ctx := context.Background()
-	row := `{"metric":{"a":"b"},"value":[1,"7"]}`
-	for answer, want := range map[string]string{
-		`<html>`:                               "no answer of Prometheus's API",
-		`{"status":"error","error":"limit x"}`: "limit x",
-		`{"status":"success","data":[]}`:       "cannot unmarshal",
-		`{"status":"success","data":{"result":[{"metric":{},"value":[1,2]}]}}`:                    "is not a number",
-		`{"status":"success","data":{"result":[` + row + `,` + row + `,` + row + `]}}`:            "more than 2 rows",
-		`{"status":"success","warnings":["results truncated due to limit"],"data":{"result":[]}}`: "more than 2 rows",
-	} {
-		s := answers(t, map[string]string{"/api/v1/query": answer})
-		_, err := s.Query(ctx, "up")
-		require.ErrorContains(t, err, want, answer)
-	}
-	s := answers(t, map[string]string{
-		"/api/v1/query":                 `{"status":"success","data":{"result":[` + row + `,{"metric":{},"histogram":[]}]}}`,
-		"/api/v1/label/__name__/values": `{"status":"success","warnings":["results truncated due to limit"],"data":["a"]}`,
-	})
-	rows, err := s.Query(ctx, "up")
-	require.NoError(t, err)
-	require.Equal(t, []Row{{labels.FromStrings("a", "b"), 7}}, rows)
-	_, err = s.Names(ctx)
-	require.ErrorContains(t, err, "more metric names than the 1 that are listed")
-	require.Equal(t, 2, s.Asked())
-}
-
-func TestServerGetsAPauseAsLongAsItWorked(t *testing.T) {
-	s := answers(t, map[string]string{"/api/v1/status/config": `{"status":"success","data":{"yaml":"a: b"}}`})
-	var paused []time.Duration
-	s.Sleep = func(_ context.Context, d time.Duration) { paused = append(paused, d) }
-	text, err := s.Config(context.Background())
-	require.NoError(t, err)
-	require.Equal(t, "a: b", text)
-	require.Len(t, paused, 1)
-	require.Positive(t, paused[0])
-}
-
-func TestSizeOfANameIsBoundedByThoseThatAreListed(t *testing.T) {
-	s := answers(t, map[string]string{
-		"/api/v1/status/tsdb": `{"status":"success","data":{"headStats":{"numSeries":9},"seriesCountByMetricName":[{"name":"a","value":5},{"name":"b","value":4}]}}`,
-	})
-	h, err := s.Head(context.Background())
-	require.NoError(t, err)
-	require.Equal(t, Head{Series: 9, ByName: map[string]int{"a": 5, "b": 4}}, h)
-	require.Zero(t, h.AtMost("c"), "the list is complete")
-	h.Rest = 3
-	require.Equal(t, 3, h.AtMost("c"))
-	require.Equal(t, 5, h.AtMost("a"))
-}
-
-func TestSelectorNamesWhatIsMeant(t *testing.T) {
-	m := labels.MustNewMatcher(labels.MatchRegexp, "a.b", "x|y")
-	require.Equal(t, `{__name__="up"}`, Selector([]string{"up"}))
-	require.Equal(t, `{__name__=~"a\\.b|c","a.b"=~"x|y"}`, Selector([]string{"a.b", "c"}, m))
 }

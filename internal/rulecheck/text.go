@@ -50,3 +50,61 @@ func seriesText(names, values []string) string {
 	}
 	return name + "{" + strings.Join(terms, ",") + "}"
 }
+
+// sentence says what happens to something of the kind and why.
+func sentence(kind source.Kind, rule string, e effect, v Verdict) string {
+	because := fmt.Sprintf(": rule %s %s", rule, e.why)
+	if len(e.via) > 0 {
+		because += " (through what is recorded as " + strings.Join(e.via, ", ") + ")"
+	}
+	because += "."
+	switch v {
+	case Undecided:
+		return fmt.Sprintf("Rule %s could not be checked: %s.", rule, e.undecided)
+	case Gone:
+		return gone(kind) + because
+	case Thinned:
+		if e.near != nil {
+			return "Quantiles move within the merged buckets, " + e.near.bound.String() + because
+		}
+		return "The rows of some bounds are missing, all others are exact" + because
+	}
+	return changed(kind, e) + because
+}
+
+func gone(kind source.Kind) string {
+	switch kind {
+	case source.KindAlert:
+		return "The alert can no longer fire"
+	case source.KindRecord:
+		return "The recording rule records nothing any more"
+	case source.KindPanel, source.KindAnnotation:
+		return "It shows no data any more"
+	case source.KindVariable:
+		return "The variable has no values any more"
+	}
+	return "It returns nothing any more"
+}
+
+func changed(kind source.Kind, e effect) string {
+	if kind == source.KindAlert {
+		switch {
+		case e.gain && !e.lose:
+			return "The alert may fire where it should not"
+		case e.lose && !e.gain && !e.move:
+			return "The alert may stay silent where it should fire"
+		}
+		return "The alert may fire or stay silent where it should not"
+	}
+	var what []string
+	if e.lose || e.thin != nil {
+		what = append(what, "lose series")
+	}
+	if e.gain {
+		what = append(what, "show series that should not be there")
+	}
+	if e.move {
+		what = append(what, "show other values")
+	}
+	return "It may " + strings.Join(what, ", ")
+}

@@ -16,7 +16,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/promguard/promguard/internal/relabel"
 )
@@ -78,17 +77,6 @@ func (c *Counts) addAll(job string, t Tally) {
 	sum := c.All[job]
 	sum.add(t)
 	c.All[job] = sum
-}
-
-// Intervals are how often jobs are scraped.
-type Intervals struct {
-	// ByJob has the jobs of which it is known, Default is for the others.
-	ByJob   map[string]time.Duration
-	Default time.Duration
-}
-
-func (i Intervals) of(job string) time.Duration {
-	return cmp.Or(i.ByJob[job], i.Default)
 }
 
 // Saving is what goes, or would have to be stored.

@@ -6,19 +6,16 @@ package ruleestimate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 )
 
@@ -28,12 +25,12 @@ import (
 // if all of them go; otherwise a sample of targets is counted, or the rule is
 // unknown. The error is that of an invalid profile, or of
 // a server that does not say which names it has.
-func Live(ctx context.Context, p relabel.Profile, s *inventory.Server) (Counts, error) {
-	l, err := newLive(p, s)
+func Live(ctx context.Context, p relabel.Profile, api *promapi.Client) (Counts, error) {
+	l, err := newLive(p, api)
 	if err != nil {
 		return Counts{}, err
 	}
-	names, err := s.Names(ctx)
+	names, err := api.Names(ctx)
 	if err != nil {
 		return Counts{}, err
 	}
@@ -46,29 +43,31 @@ func Live(ctx context.Context, p relabel.Profile, s *inventory.Server) (Counts, 
 	for _, b := range batches {
 		l.count(ctx, b)
 	}
+	for _, w := range api.Warnings() {
+		l.counts.Notes = append(l.counts.Notes, fmt.Sprintf("The server warned, and may have left something out: %s.", w))
+	}
 	l.counts.Notes = append(l.counts.Notes,
-		fmt.Sprintf("%d requests were made. Series that the server drops already are not there to be counted.", s.Asked()))
+		fmt.Sprintf("%d requests were made. Series that the server drops already are not there to be counted.", api.Requests()))
 	return l.counts, ctx.Err()
 }
 
 // live is one count of a server.
 type live struct {
-	server  *inventory.Server
+	api     *promapi.Client
 	dropper *relabel.Dropper
 	scopes  []scope
 	counts  Counts
 
-	head      inventory.Head
-	headKnown bool
-	samples   map[string]*targetSample
+	head    promapi.Head
+	samples map[string]*targetSample
 }
 
-func newLive(p relabel.Profile, s *inventory.Server) (*live, error) {
+func newLive(p relabel.Profile, api *promapi.Client) (*live, error) {
 	dropper, err := relabel.Compile(p)
 	if err != nil {
 		return nil, err
 	}
-	l := &live{server: s, dropper: dropper, counts: newCounts("the series of "+s.String()+" that got samples lately", p), samples: map[string]*targetSample{}}
+	l := &live{api: api, dropper: dropper, counts: newCounts("the series of "+api.String()+" that got samples lately", p), samples: map[string]*targetSample{}}
 	for _, r := range p.Rules {
 		sc, err := newScope(r)
 		if err != nil {
@@ -81,20 +80,20 @@ func newLive(p relabel.Profile, s *inventory.Server) (*live, error) {
 
 // askHead finds out how large metrics are, so that no query reads too much.
 func (l *live) askHead(ctx context.Context) {
-	head, err := l.server.Head(ctx)
+	head, err := l.api.Head(ctx)
+	l.head = head
 	if err != nil {
 		l.counts.Notes = append(l.counts.Notes,
 			fmt.Sprintf("How many series a metric has could not be asked beforehand (%s), so that only time bounds what a query reads.", err))
 		return
 	}
-	l.head, l.headKnown = head, true
 	l.counts.Head = head.Series
 }
 
 // askTotals finds out how many series are scraped of each job, from the samples
 // that scrapes report.
 func (l *live) askTotals(ctx context.Context) {
-	rows, err := l.server.Query(ctx, "sum by (job) (scrape_samples_post_metric_relabeling)")
+	rows, err := l.api.Query(ctx, "sum by (job) (scrape_samples_post_metric_relabeling)")
 	if err != nil {
 		l.counts.Notes = append(l.counts.Notes, fmt.Sprintf("How many series there are could not be asked: %s.", err))
 		return
@@ -115,19 +114,19 @@ func rounded(v float64) int {
 // batch are names that the same rules may drop series of, and that are counted by
 // one query.
 type batch struct {
-	names []string
+	promapi.Batch
+
 	// rules are indices, ascending.
 	rules []int
-	// series is how many the query reads at most, 0 if that is not known.
-	series int
 }
-
-// maxBatch bounds how many names a query has.
-const maxBatch = 50
 
 // batches returns what is to be counted, the largest first.
 func (l *live) batches(names []string) ([]batch, error) {
-	groups := map[string]*batch{}
+	type group struct {
+		rules []int
+		names []string
+	}
+	groups := map[string]*group{}
 	for _, name := range names {
 		rules, err := l.rulesOf(name)
 		if err != nil {
@@ -138,15 +137,18 @@ func (l *live) batches(names []string) ([]batch, error) {
 		}
 		key := fmt.Sprint(rules)
 		if groups[key] == nil {
-			groups[key] = &batch{rules: rules}
+			groups[key] = &group{rules: rules}
 		}
 		groups[key].names = append(groups[key].names, name)
 	}
 	var out []batch
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		out = append(out, l.split(groups[key])...)
+		g := groups[key]
+		for _, b := range l.head.Batches(g.names, l.api.Budget().Series) {
+			out = append(out, batch{b, g.rules})
+		}
 	}
-	slices.SortStableFunc(out, func(a, b batch) int { return cmp.Compare(b.series, a.series) })
+	slices.SortStableFunc(out, func(a, b batch) int { return cmp.Compare(b.Series, a.Series) })
 	return out, nil
 }
 
@@ -165,26 +167,9 @@ func (l *live) rulesOf(name string) ([]int, error) {
 	return out, nil
 }
 
-// split divides a group so that no query reads more than it may.
-func (l *live) split(group *batch) []batch {
-	slices.SortStableFunc(group.names, func(a, b string) int { return cmp.Compare(l.head.AtMost(b), l.head.AtMost(a)) })
-	var out []batch
-	for _, name := range group.names {
-		n := l.head.AtMost(name)
-		last := len(out) - 1
-		if last < 0 || !l.headKnown || len(out[last].names) >= maxBatch || out[last].series+n > l.server.MaxSeries {
-			out = append(out, batch{rules: group.rules})
-			last++
-		}
-		out[last].names = append(out[last].names, name)
-		out[last].series += n
-	}
-	return out
-}
-
 // count counts what the rules drop of the names.
 func (l *live) count(ctx context.Context, b batch) {
-	if b.series > l.server.MaxSeries {
+	if b.Series > l.api.Budget().Series {
 		l.countLarge(ctx, b)
 		return
 	}
@@ -212,7 +197,7 @@ func (l *live) add(found map[dropped]float64) {
 // failed notes that the rules' series of the names are not counted.
 func (l *live) failed(b batch, err error) {
 	for _, rule := range b.rules {
-		l.counts.unknown(rule, "%s could not be counted: %s", someNames(b.names), err)
+		l.counts.unknown(rule, "%s could not be counted: %s", someNames(b.Names), err)
 	}
 }
 
@@ -236,7 +221,7 @@ func (l *live) query(ctx context.Context, b batch, matchers []*labels.Matcher) (
 			by = append(by, l.scopes[rule].labels...)
 		}
 	}
-	rows, err := l.server.Query(ctx, fmt.Sprintf("count by (%s) (%s)", grouping(by), inventory.Selector(b.names, matchers...)))
+	rows, err := l.api.Query(ctx, fmt.Sprintf("count by (%s) (%s)", grouping(by), promapi.Selector(b.Names, matchers...)))
 	if err != nil {
 		return nil, err
 	}
@@ -257,200 +242,15 @@ func grouping(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for i, n := range names {
-		names[i] = inventory.LabelName(n)
+		names[i] = promapi.LabelName(n)
 	}
 	return strings.Join(names, ", ")
 }
 
-// errTooLarge says that a metric is too large to be counted.
-var errTooLarge = errors.New("too large")
-
-// countLarge counts a single name that has more series than a query may read.
-func (l *live) countLarge(ctx context.Context, b batch) {
-	name := b.names[0]
-	known, ok := l.head.ByName[name]
-	if rule := b.rules[0]; ok && l.scopes[rule].wholeNames {
-		// Later rules meet none of its series.
-		l.counts.add(rule, "", Tally{Series: known, Unrated: known})
-		l.approximate(rule, fmt.Sprintf("of %s all series in memory count, churned ones included", name))
-		return
-	}
-	if err := l.countSample(ctx, b); err != nil {
-		l.failed(b, fmt.Errorf("it has up to %d series, more than the %d that a query may read (--max-series): %w", b.series, l.server.MaxSeries, err))
-		return
-	}
-	for _, rule := range b.rules {
-		l.approximate(rule, "counted on a sample of targets and scaled up to the series in memory, churned ones included: how far off that is has no bound")
-	}
-}
-
-func (l *live) approximate(rule int, what string) {
-	if !strings.Contains(l.counts.Approximate[rule], what) {
-		l.counts.Approximate[rule] = strings.TrimPrefix(l.counts.Approximate[rule]+"; "+what, "; ")
-	}
-}
-
-// targetSample are some of the targets of a job, at random.
-type targetSample struct {
-	instances []string
-	// of is how many instances the job has.
-	of int
-}
-
-// minSample is how many targets a sample has at least.
-const (
-	minSample = 3
-	maxSample = 20
-)
-
-// maxScale bounds by how much what a sample stands for may differ from the series in
-// memory. A metric that most targets do not have, or whose series are mostly of no
-// target in up, is not counted on a sample. Series that have ended are in memory for
-// some hours, which explains a factor of a few.
-const maxScale = 5
-
-// jobSample is what a sample of a job's targets has of a name.
-type jobSample struct {
-	dropped map[dropped]float64
-	// series are those of the sample, all those of it times scale.
-	series, scale float64
-}
-
-// countSample counts a name on some targets of each job, and scales that to the
-// series that the server says the name has.
-func (l *live) countSample(ctx context.Context, b batch) error {
-	jobs, err := l.server.Jobs(ctx, b.names[0])
-	if err != nil {
-		return err
-	}
-	if len(jobs) == 0 {
-		return fmt.Errorf("%w: its series have no job", errTooLarge)
-	}
-	var parts []jobSample
-	total := 0.0
-	for _, job := range jobs {
-		part, err := l.countJob(ctx, b, job)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, part)
-		total += part.series * part.scale
-	}
-	scale := 1.0
-	if known := float64(l.head.ByName[b.names[0]]); known > 0 {
-		if scale = known / total; scale > maxScale || scale < 1.0/maxScale {
-			return fmt.Errorf("%w: a sample of targets stands for %.0f series of %.0f, so that it says little", errTooLarge, total, known)
-		}
-	}
-	all := map[dropped]float64{}
-	for _, part := range parts {
-		for of, n := range part.dropped {
-			all[of] += n * part.scale * scale
-		}
-	}
-	l.add(all)
-	return nil
-}
-
-// countJob counts a name on some targets of a job. The error is also that there are
-// none of its series.
-func (l *live) countJob(ctx context.Context, b batch, job string) (jobSample, error) {
-	sample, err := l.sampleOf(ctx, job)
-	if err != nil {
-		return jobSample{}, err
-	}
-	if sample.of == 0 {
-		return jobSample{}, fmt.Errorf("%w: job %q is not in up, so that there are no targets for a sample", errTooLarge, job)
-	}
-	// All series may be of this job.
-	n := min(len(sample.instances), sample.of*l.server.MaxSeries/b.series)
-	if n < min(minSample, sample.of) {
-		return jobSample{}, fmt.Errorf("%w: job %q has %d instances, too few for a sample", errTooLarge, job, sample.of)
-	}
-	matchers := []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, job),
-		labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, inventory.OneOf(sample.instances[:n])),
-	}
-	rows, err := l.server.Query(ctx, fmt.Sprintf("count(%s)", inventory.Selector(b.names, matchers...)))
-	if err != nil {
-		return jobSample{}, err
-	}
-	part := jobSample{scale: float64(sample.of) / float64(n)}
-	for _, r := range rows {
-		part.series += r.Value
-	}
-	if part.series == 0 {
-		return jobSample{}, fmt.Errorf("%w: the %d targets of job %q that were looked at have none of it", errTooLarge, n, job)
-	}
-	part.dropped, err = l.query(ctx, b, matchers)
-	return part, err
-}
-
-// sampleOf chooses targets of a job: not those that come first, which are
-// neighbours and alike.
-func (l *live) sampleOf(ctx context.Context, job string) (*targetSample, error) {
-	if s := l.samples[job]; s != nil {
-		return s, nil
-	}
-	up := inventory.Selector([]string{"up"}, labels.MustNewMatcher(labels.MatchEqual, model.JobLabel, job))
-	rows, err := l.server.Query(ctx, fmt.Sprintf("group by (instance) (%s)", up))
-	if err != nil {
-		return nil, err
-	}
-	s := &targetSample{of: len(rows)}
-	for _, i := range rand.Perm(len(rows))[:min(maxSample, len(rows))] {
-		s.instances = append(s.instances, rows[i].Labels.Get(model.InstanceLabel))
-	}
-	l.samples[job] = s
-	return s, nil
-}
-
-// measuredOver is the time over which intervals of scrapes are measured.
-const measuredOver = 5 * time.Minute
-
-// LiveIntervals returns how often the jobs are scraped: what the configuration
-// says of a job of the name, or of all, and of others how many samples their
-// targets got.
-func LiveIntervals(ctx context.Context, s *inventory.Server, jobs []string, otherwise time.Duration) (Intervals, []string) {
-	in := Intervals{ByJob: map[string]time.Duration{}, Default: otherwise}
-	var notes []string
-	if text, err := s.Config(ctx); err != nil {
-		notes = append(notes, fmt.Sprintf("The server's configuration could not be read: %s.", err))
-	} else {
-		in.configured(text, jobs)
-	}
-	unknown := slices.DeleteFunc(slices.Clone(jobs), func(job string) bool { return job == "" || in.ByJob[job] > 0 })
-	if len(unknown) > 0 {
-		if err := in.measure(ctx, s, unknown); err != nil {
-			notes = append(notes, fmt.Sprintf("The intervals of scrapes could not be measured: %s.", err))
-		}
-	}
-	unknown = slices.DeleteFunc(unknown, func(job string) bool { return in.ByJob[job] > 0 })
-	if len(unknown) > 0 {
-		notes = append(notes, fmt.Sprintf("The scrape interval of %s is taken to be %s.", strings.Join(unknown, ", "), otherwise))
-	}
-	return in, notes
-}
-
-// measure sets the intervals that the middle target of each job has.
-func (i *Intervals) measure(ctx context.Context, s *inventory.Server, jobs []string) error {
-	up := inventory.Selector([]string{"up"}, labels.MustNewMatcher(labels.MatchRegexp, model.JobLabel, inventory.OneOf(jobs)))
-	rows, err := s.Query(ctx, fmt.Sprintf("quantile by (job) (0.5, count_over_time(%s[%s]))", up, model.Duration(measuredOver)))
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if r.Value >= 1 {
-			i.ByJob[r.Labels.Get(model.JobLabel)] = (measuredOver / time.Duration(r.Value)).Round(time.Second)
-		}
-	}
-	return nil
-}
-
 // LiveSizes returns sizes with the bytes per sample that Prometheus says of its
 // compactions, if the server scrapes itself.
-func LiveSizes(ctx context.Context, s *inventory.Server, otherwise Sizes) Sizes {
-	rows, err := s.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
+func LiveSizes(ctx context.Context, api *promapi.Client, otherwise Sizes) Sizes {
+	rows, err := api.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
 	if err != nil || len(rows) != 1 || math.IsNaN(rows[0].Value) || math.IsInf(rows[0].Value, 0) {
 		return otherwise
 	}

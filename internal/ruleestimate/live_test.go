@@ -20,7 +20,8 @@ import (
 
 	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/inventory"
-	"github.com/promguard/promguard/internal/inventory/promtest"
+	"github.com/promguard/promguard/internal/promapi"
+	"github.com/promguard/promguard/internal/promapi/promtest"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/relabel"
@@ -105,12 +106,23 @@ func guarded(t *testing.T, upstream string) string {
 	return srv.URL
 }
 
-func server(url string) *inventory.Server {
-	return &inventory.Server{
-		URL: url, Timeout: 10 * time.Second, Total: time.Minute, MaxQueries: 100, MaxSeries: 100_000,
-		Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		Sleep:  func(context.Context, time.Duration) {},
-	}
+var ample = promapi.Budget{Requests: 100, Total: time.Minute, Timeout: 10 * time.Second, Series: 100_000, Bytes: 10 << 20}
+
+func server(t testing.TB, url string) *promapi.Client { return within(t, url, ample) }
+
+func within(t testing.TB, url string, b promapi.Budget) *promapi.Client {
+	t.Helper()
+	c, err := promapi.New(url, &http.Transport{}, b)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// small is a budget of queries that read few series.
+func small(series int) promapi.Budget {
+	b := ample
+	b.Series = series
+	return b
 }
 
 func seriesByRule(c Counts) []int {
@@ -132,7 +144,7 @@ func TestLiveServerIsCountedLikeItsSeries(t *testing.T) {
 	require.Equal(t, []int{20, 70, 45, 40, 40, 20, 0}, seriesByRule(want))
 	prom := promtest.New(t, 30*time.Second, series...)
 	for name, url := range map[string]string{"direct": prom.URL, "guarded": guarded(t, prom.URL)} {
-		got, err := Live(context.Background(), p, server(url))
+		got, err := Live(context.Background(), p, server(t, url))
 		require.NoError(t, err, name)
 		for i := range p.Rules {
 			require.Empty(t, got.Unknown[i], name)
@@ -148,7 +160,7 @@ func TestLiveServerIsCountedLikeItsSeries(t *testing.T) {
 
 func TestOnlyNamesThatRulesMayDropAreAsked(t *testing.T) {
 	prom := promtest.New(t, time.Minute, installation(1)...)
-	_, err := Live(context.Background(), profile(t, rules), server(prom.URL))
+	_, err := Live(context.Background(), profile(t, rules), server(t, prom.URL))
 	require.NoError(t, err)
 	for _, q := range prom.Asked() {
 		require.NotContains(t, q, "kept")
@@ -163,8 +175,7 @@ func TestQueryReadsNoMoreThanItMay(t *testing.T) {
 	for _, s := range series {
 		size[s.Get("__name__")]++
 	}
-	s := server(prom.URL)
-	s.MaxSeries = 300
+	s := within(t, prom.URL, small(300))
 	got, err := Live(context.Background(), p, s)
 	require.NoError(t, err)
 	want, err := Scan(context.Background(), p, "", scrapes(series))
@@ -195,8 +206,7 @@ func TestMetricOfOneTargetThatIsTooLargeIsUnknownUnlessAllOfItGoes(t *testing.T)
 		}
 	}
 	series = append(series, labels.FromStrings("__name__", "up", "job", "one", "instance", "a"))
-	s := server(promtest.New(t, time.Minute, series...).URL)
-	s.MaxSeries = 50
+	s := within(t, promtest.New(t, time.Minute, series...).URL, small(50))
 	p := profile(t, rules)
 	c, err := Live(context.Background(), p, s)
 	require.NoError(t, err)
@@ -218,8 +228,7 @@ func TestLargeMetricOfAJobThatIsNotInUpIsUnknownUnlessAllOfItGoes(t *testing.T) 
 		}
 		series = append(series, labels.FromStrings("__name__", "other", "id", fmt.Sprintf("/s/%d", i)))
 	}
-	s := server(promtest.New(t, time.Minute, series...).URL)
-	s.MaxSeries = 50
+	s := within(t, promtest.New(t, time.Minute, series...).URL, small(50))
 	c, err := Live(context.Background(), profile(t, rules), s)
 	require.NoError(t, err)
 	require.Equal(t, []int{200, 0, 0, 0, 0, 0, 0}, seriesByRule(c))
@@ -242,8 +251,7 @@ func TestLargeMetricOfFewTargetsIsNeverCountedAsNone(t *testing.T) {
 	}
 	prom := promtest.New(t, time.Minute, series...)
 	for range 10 {
-		s := server(prom.URL)
-		s.MaxSeries = 100
+		s := within(t, prom.URL, small(100))
 		c, err := Live(context.Background(), profile(t, rules), s)
 		require.NoError(t, err)
 		counted := seriesByRule(c)
@@ -259,7 +267,7 @@ func TestSampleOfTargetsIsChosenAtRandom(t *testing.T) {
 	prom := promtest.New(t, time.Minute, installation(60)...)
 	chosen := map[string]bool{}
 	for range 3 {
-		l, err := newLive(profile(t, rules), server(prom.URL))
+		l, err := newLive(profile(t, rules), server(t, prom.URL))
 		require.NoError(t, err)
 		s, err := l.sampleOf(context.Background(), "one")
 		require.NoError(t, err)
@@ -284,7 +292,7 @@ func TestRuleOfWhichTheServerSaysNothingIsUnknown(t *testing.T) {
 		}
 		return 0, ""
 	}
-	p, s := profile(t, rules), server(prom.URL)
+	p, s := profile(t, rules), server(t, prom.URL)
 	c, err := Live(context.Background(), p, s)
 	require.NoError(t, err)
 	require.Contains(t, c.Unknown[0], "query timed out")
@@ -302,8 +310,9 @@ func TestRuleOfWhichTheServerSaysNothingIsUnknown(t *testing.T) {
 
 func TestBudgetEndsTheCountAndSaysWhatIsMissing(t *testing.T) {
 	prom := promtest.New(t, time.Minute, installation(1)...)
-	s := server(prom.URL)
-	s.MaxQueries = 4
+	few := ample
+	few.Requests = 4
+	s := within(t, prom.URL, few)
 	p := profile(t, rules)
 	c, err := Live(context.Background(), p, s)
 	require.NoError(t, err)
@@ -318,10 +327,8 @@ func TestBudgetEndsTheCountAndSaysWhatIsMissing(t *testing.T) {
 	require.NotZero(t, unknown)
 	require.Empty(t, c.Unknown[6], "nothing has its name")
 
-	s = server(prom.URL)
-	s.Total = -time.Second
 	_, err = Live(context.Background(), p, s)
-	require.ErrorIs(t, err, inventory.ErrBudget)
+	require.ErrorIs(t, err, promapi.ErrBudget)
 }
 
 func TestServerThatStopsAnsweringIsLeftAlone(t *testing.T) {
@@ -332,7 +339,7 @@ func TestServerThatStopsAnsweringIsLeftAlone(t *testing.T) {
 		}
 		return 0, ""
 	}
-	c, err := Live(context.Background(), profile(t, rules), server(prom.URL))
+	c, err := Live(context.Background(), profile(t, rules), server(t, prom.URL))
 	require.NoError(t, err)
 	require.Len(t, prom.Asked(), 3+3, "three requests before, and three that failed")
 	require.Contains(t, strings.Join(c.Unknown, "\n"), "did not answer 3 times in a row")
@@ -348,7 +355,7 @@ func TestIntervalIsThatOfTheConfigurationOrOfSamples(t *testing.T) {
 		"{": {"one": 30 * time.Second, "two": 30 * time.Second},
 	} {
 		prom.Config = config
-		in, notes := LiveIntervals(context.Background(), server(prom.URL), []string{"one", "two"}, time.Hour)
+		in, notes := LiveIntervals(context.Background(), server(t, prom.URL), []string{"one", "two"}, time.Hour)
 		require.Equal(t, want, in.ByJob, config)
 		require.Empty(t, notes)
 	}
@@ -373,7 +380,7 @@ func TestLiveCountsAreThoseOfTheRulesOnRandomSeries(t *testing.T) {
 		p := profile(t, b.String())
 		want, err := Scan(context.Background(), p, "", scrapes(series))
 		require.NoError(t, err)
-		got, err := Live(context.Background(), p, server(prom.URL))
+		got, err := Live(context.Background(), p, server(t, prom.URL))
 		require.NoError(t, err)
 		require.Equal(t, seriesByRule(want), seriesByRule(got), b.String())
 	}

@@ -3,6 +3,12 @@
 
 package ruleestimate
 
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
 // Sizes say what series and samples take, and where the figures come from.
 type Sizes struct {
 	// HeadBytesPerSeries is heap in use after a garbage collection: the series,
@@ -38,14 +44,16 @@ const secondsPerDay = 24 * 60 * 60
 // saving derives what the series of the tallies cost.
 func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
 	var out Saving
-	for job, t := range byJob {
+	// In one order, so that the sum is the same every time.
+	for _, job := range slices.Sorted(maps.Keys(byJob)) {
+		t := byJob[job]
 		out.Series += t.Series
 		out.HeadSeries += t.Head
 		out.SamplesPerSecond += t.Rate + float64(t.Unrated)/in.of(job).Seconds()
 	}
 	out.HeadBytes = s.HeadBytesPerSeries * float64(out.Series)
-	out.WALBytesPerDay = s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay
-	out.BlockBytesPerDay = s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay
+	out.WALBytesPerDay = math.Round(s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay)
+	out.BlockBytesPerDay = math.Round(s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay)
 	return out
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/yamlerr"
 )
 
 const scrapeConfigs = "scrape_configs"
@@ -48,7 +50,7 @@ func parse(text []byte) (*file, error) {
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return nil, errors.New("the file is empty")
 	} else if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("not YAML: %w", yamlerr.Locate(text, err))
 	}
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one YAML document")

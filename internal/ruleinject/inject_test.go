@@ -150,7 +150,7 @@ func TestWhatCannotBeEditedIsAnErrorWithItsLine(t *testing.T) {
 		"":                                   "the file is empty",
 		"global: {}\n":                       "there are no scrape_configs",
 		"scrape_configs: 5\n":                "line 1: scrape_configs must be a list",
-		"a: [\n":                             "yaml: ",
+		"a: [\n":                             "not YAML: line 1: did not find expected node content",
 		"- a\n":                              "cannot unmarshal",
 		"global: {}\n---\nb: 1":              "more than one YAML document",
 		"scrape_configs:\n- scheme: http\n":  "line 2: the scrape config has no job_name",

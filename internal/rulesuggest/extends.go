@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 )
 
@@ -51,8 +52,8 @@ const infoMetric = "promguard_drop_rule_info"
 
 // profileInForce asks a server that scrapes itself for its drop rules. The name
 // alone is no answer: a file's profile may have any.
-func profileInForce(ctx context.Context, s *inventory.Server) inForce {
-	rows, err := s.Query(ctx, "group by (profile, rule) ("+infoMetric+")")
+func profileInForce(ctx context.Context, api *promapi.Client) inForce {
+	rows, err := api.Query(ctx, "group by (profile, rule) ("+infoMetric+")")
 	if err != nil {
 		return inForce{}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 )
 
@@ -57,29 +58,32 @@ func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source,
 // Live suggests at most top rules for a live server, within its budget. The file
 // extends the profile given, or if that is nil the built-in profile that the server
 // runs.
-func (f *Finder) Live(ctx context.Context, s *inventory.Server, extends *relabel.Profile, top int) (*Report, error) {
-	force := profileInForce(ctx, s)
+func (f *Finder) Live(ctx context.Context, api *promapi.Client, extends *relabel.Profile, top int) (*Report, error) {
+	force := profileInForce(ctx, api)
 	if extends == nil {
 		extends = &force.builtin
 	}
 	f.base = *extends
-	counts, notes, err := s.CountNames(ctx, f.Unread)
+	counts, notes, err := inventory.LiveCounts(ctx, api, f.Unread)
 	if err != nil {
 		return nil, err
 	}
-	values := s.Values(ctx, counts, f.Labels(counts, lookedInto))
+	values := inventory.LiveValues(ctx, api, counts, f.Labels(counts, lookedInto))
 	r, err := f.report(counts, values, top)
 	if err != nil {
 		return nil, err
 	}
-	r.Source, r.Notes, r.InForce = s.String(), notes, force.warning(f.base)
+	r.Source, r.Notes, r.InForce = api.String(), notes, force.warning(f.base)
 	if force.builtin.Name == f.base.Name {
 		r.Source = f.left(r.Source)
 	} else if len(f.base.Rules) > 0 {
 		r.Notes = append(r.Notes, "What the extended profile drops of these series is counted with them.")
 	}
-	if rows, err := s.Query(ctx, "sum(scrape_samples_post_metric_relabeling)"); err == nil && len(rows) == 1 {
+	if rows, err := api.Query(ctx, "sum(scrape_samples_post_metric_relabeling)"); err == nil && len(rows) == 1 {
 		r.Total = int(rows[0].Value)
+	}
+	for _, w := range api.Warnings() {
+		r.Notes = append(r.Notes, fmt.Sprintf("The server warned, and may have left something out: %s.", w))
 	}
 	return r, ctx.Err()
 }

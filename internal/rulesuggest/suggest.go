@@ -25,18 +25,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/inventory"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck"
 	"github.com/promguard/promguard/internal/rulecheck/source"
 )
-
-// Evidence is what may read series.
-type Evidence struct {
-	source.Found
-
-	// RuleFiles, Dashboards and QueryLogs say what was searched.
-	RuleFiles, Dashboards, QueryLogs bool
-}
 
 // Finder finds series that nothing reads. Make it with New.
 type Finder struct {
@@ -165,7 +158,7 @@ func (f *Finder) Whole(counts map[string]inventory.Count, top int) []Suggestion 
 	var out []Suggestion
 	for _, family := range f.families(counts) {
 		s := Suggestion{Rule: relabel.Rule{
-			Class: relabel.ClassUnused, SourceLabels: []string{model.MetricNameLabel}, Regex: inventory.OneOf(family),
+			Class: relabel.ClassUnused, SourceLabels: []string{model.MetricNameLabel}, Regex: promapi.OneOf(family),
 		}}
 		churned := false
 		for _, name := range family {
@@ -356,7 +349,7 @@ func (f *Finder) byValue(name, label string, values map[string]int) (Suggestion,
 	if len(excluded) == 0 || len(excluded) > maxValues {
 		return Suggestion{}, false
 	}
-	pattern := inventory.OneOf(excluded)
+	pattern := promapi.OneOf(excluded)
 	if len(excluded) > 1 {
 		pattern = "(" + pattern + ")"
 	}
@@ -382,95 +375,4 @@ func (f *Finder) Named(name, label string) bool {
 		return true
 	}
 	return slices.ContainsFunc(f.readersOf(name), func(r reader) bool { return r.named[label] })
-}
-
-// proof is what all rules of a file together do.
-type proof struct {
-	proved  []Suggestion
-	refused int
-	// seen are the findings of the rules that the file takes from a profile.
-	seen []string
-}
-
-// prove checks the whole file: the rules of the profile that it extends, and the
-// suggestions. It keeps those of them that no expression can notice. The reason of
-// each is that given.
-func (f *Finder) prove(all []Suggestion, reason string) (proof, error) {
-	taken, base := map[string]bool{}, map[string]bool{}
-	for _, r := range f.base.Rules {
-		taken[r.ID], base[r.ID] = true, true
-	}
-	for i := range all {
-		r := &all[i].Rule
-		r.Reason = reason
-		id := r.ID
-		for n := 2; taken[r.ID]; n++ {
-			r.ID = id + "-" + strconv.Itoa(n)
-		}
-		taken[r.ID] = true
-	}
-	checker, err := rulecheck.New(profileOf(f.base, all), nil)
-	if err != nil {
-		return proof{}, err
-	}
-	var p proof
-	visible := map[string]bool{}
-	for _, res := range checker.Check(f.evidence.Expressions) {
-		for _, finding := range res.Findings {
-			visible[finding.Rule] = true
-			if base[finding.Rule] && finding.Verdict != rulecheck.Thinned {
-				x := res.Expression
-				p.seen = append(p.seen, fmt.Sprintf("%s: %s: %s: %s", finding.Rule, finding.Verdict, x.File, x.Place))
-			}
-		}
-	}
-	for _, s := range all {
-		if !visible[s.Rule.ID] {
-			p.proved = append(p.proved, s)
-		}
-	}
-	p.refused = len(all) - len(p.proved)
-	return p, nil
-}
-
-// profileOf returns the profile of a file that extends base.
-func profileOf(base relabel.Profile, all []Suggestion) relabel.Profile {
-	p := relabel.Profile{Name: "suggested", Summary: "What nothing that was searched reads.", Rules: slices.Clone(base.Rules)}
-	for _, s := range all {
-		p.Rules = append(p.Rules, s.Rule)
-	}
-	return p
-}
-
-// Reason says what was searched, as the reason of a rule.
-func (e Evidence) Reason() string {
-	text := "nothing reads it in " + e.searched()
-	if !e.QueryLogs {
-		text += "; no query log was searched"
-	}
-	return text
-}
-
-func (e Evidence) searched() string {
-	var where []string
-	if e.RuleFiles {
-		where = append(where, "rule files")
-	}
-	if e.Dashboards {
-		where = append(where, "dashboards")
-	}
-	if e.QueryLogs {
-		where = append(where, "a query log of "+e.Period())
-	}
-	return fmt.Sprintf("%d expressions of %s", len(e.Expressions), strings.Join(where, ", "))
-}
-
-// Period says when the logged queries were made.
-func (e Evidence) Period() string {
-	p := e.Logged
-	if p.From.IsZero() {
-		return fmt.Sprintf("%d queries at unknown times", p.Queries)
-	}
-	return fmt.Sprintf("%d queries from %s to %s (%s)", p.Queries, p.From.UTC().Format("2006-01-02 15:04"), p.To.UTC().Format("2006-01-02 15:04"),
-		model.Duration(p.To.Sub(p.From).Truncate(1e9)))
 }

@@ -20,7 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/promguard/promguard/internal/inventory"
-	"github.com/promguard/promguard/internal/inventory/promtest"
+	"github.com/promguard/promguard/internal/promapi"
+	"github.com/promguard/promguard/internal/promapi/promtest"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rulecheck"
 	"github.com/promguard/promguard/internal/rulecheck/replay"
@@ -263,34 +264,34 @@ func TestLiveServerGetsTheSameSuggestions(t *testing.T) {
 		lsets = append(lsets, s.Labels)
 	}
 	prom := promtest.New(t, time.Minute, lsets...)
-	s := &inventory.Server{
-		URL: prom.URL, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Timeout: 10 * time.Second, Total: time.Minute,
-		MaxQueries: 100, MaxSeries: 1000, Sleep: func(context.Context, time.Duration) {},
-	}
 	f, err := New(evidence(t, ruleFile, ""))
 	require.NoError(t, err)
-	live, err := f.Live(context.Background(), s, nil, 100)
+	live, err := f.Live(context.Background(), within(t, prom, 100, 1000), nil, 100)
 	require.NoError(t, err)
 	require.Equal(t, regexes(scan(t, evidence(t, ruleFile, ""), 100)), regexes(live))
 	require.Contains(t, written(t, live), "They drop 12 series of http://")
 
 	// With a budget that is too small, less is suggested and it is said.
-	s.MaxSeries = 3
-	live, err = f.Live(context.Background(), s, nil, 100)
+	live, err = f.Live(context.Background(), within(t, prom, 100, 3), nil, 100)
 	require.NoError(t, err)
 	require.True(t, slices.Contains(regexes(live), "unused none_bucket|none_count|none_sum 4"), regexes(live))
-	poor := &inventory.Server{URL: s.URL, Client: s.Client, Timeout: s.Timeout, Total: s.Total, MaxQueries: 3, MaxSeries: 3, Sleep: s.Sleep}
-	live, err = f.Live(context.Background(), poor, nil, 100)
+	live, err = f.Live(context.Background(), within(t, prom, 3, 3), nil, 100)
 	require.NoError(t, err)
 	require.Contains(t, written(t, live), "the budget is used up")
 }
 
-func promServer(t *testing.T, lsets ...labels.Labels) *inventory.Server {
+func promServer(t *testing.T, lsets ...labels.Labels) *promapi.Client {
 	t.Helper()
-	return &inventory.Server{
-		URL: promtest.New(t, time.Minute, lsets...).URL, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		Timeout: 10 * time.Second, Total: time.Minute, MaxQueries: 100, MaxSeries: 1000, Sleep: func(context.Context, time.Duration) {},
-	}
+	return within(t, promtest.New(t, time.Minute, lsets...), 100, 1000)
+}
+
+func within(t *testing.T, prom *promtest.Server, requests, series int) *promapi.Client {
+	t.Helper()
+	b := promapi.Budget{Requests: requests, Series: series, Total: time.Minute, Timeout: 10 * time.Second, Bytes: 10 << 20}
+	c, err := promapi.New(prom.URL, &http.Transport{}, b)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
 }
 
 // shown are the metrics of a server that runs the profile.

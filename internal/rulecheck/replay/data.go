@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -45,14 +46,17 @@ func ReadExpositions(args []string) ([]Series, error) {
 	for i, arg := range args {
 		path, target, err := splitTarget(arg)
 		if err != nil {
-			return nil, fmt.Errorf("exposition %q: %w", arg, err)
+			return nil, fmt.Errorf("%q: %w", arg, err)
 		}
 		if target.Get(model.InstanceLabel) == "" {
 			target = labels.NewBuilder(target).Set(model.InstanceLabel, fmt.Sprintf("192.0.2.%d:9100", i+1)).Labels()
 		}
 		series, err := readExposition(path, target)
 		if err != nil {
-			return nil, fmt.Errorf("exposition %s: %w", path, err)
+			if inner, ok := errors.AsType[*fs.PathError](err); ok {
+				err = inner.Err
+			}
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, series...)
 	}

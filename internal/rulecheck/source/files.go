@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/yamlerr"
 )
 
 // maxFile is beyond any dashboard or rule file, in bytes.
@@ -112,7 +114,7 @@ func documents(text []byte, read func(*yaml.Node)) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return fmt.Errorf("not YAML: %w", err)
+			return fmt.Errorf("not YAML: %w", yamlerr.Locate(text, err))
 		}
 		if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 			read(doc.Content[0])

@@ -99,6 +99,9 @@ func readQueryLog(path string, r io.Reader) Found {
 		e.Queries = append(e.Queries, expr)
 		f.Expressions = append(f.Expressions, e)
 	}
+	if len(queries) == 0 && bad == 0 && lines.Err() == nil {
+		f.problem(path, "", errors.New("there is no query in it"))
+	}
 	if bad > maxLogProblems {
 		f.problem(path, "", fmt.Errorf("%d further lines could not be read", bad-maxLogProblems))
 	}

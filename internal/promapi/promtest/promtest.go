@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promtest serves the part of Prometheus's API that inventories read, on
+// Package promtest serves the part of Prometheus's API that promapi reads, on
 // series in memory, with Prometheus's own query engine. It is for tests.
 package promtest
 
@@ -173,6 +173,9 @@ func (s *Server) values(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		failed(w, err)
 		return
+	}
+	if values == nil {
+		values = []string{}
 	}
 	limit, _ := strconv.Atoi(r.FormValue("limit"))
 	values, truncated := cut(values, limit)

@@ -1,0 +1,61 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promguard/promguard/internal/promapi"
+)
+
+// serverFlags say which live server is asked, and how much at most.
+type serverFlags struct {
+	url, httpConfig string
+	budget          promapi.Budget
+	bytes           func() int64
+}
+
+func (f *serverFlags) declare(cmd *kingpin.CmdClause, what string) {
+	cmd.Flag("prometheus", what).PlaceHolder("URL").StringVar(&f.url)
+	cmd.Flag("prometheus.http-config.file", "File with TLS and credentials for --prometheus, in the format of Prometheus's HTTP clients.").
+		PlaceHolder("FILE").StringVar(&f.httpConfig)
+	cmd.Flag("max-queries", "Requests that are made to --prometheus at most.").Default("500").IntVar(&f.budget.Requests)
+	cmd.Flag("max-time", "How long --prometheus is asked at most, pauses included.").Default("10m").DurationVar(&f.budget.Total)
+	cmd.Flag("query-timeout", "How long one request to --prometheus may take.").Default("10s").DurationVar(&f.budget.Timeout)
+	cmd.Flag("max-series", "Series that one query to --prometheus may read.").Default("100000").IntVar(&f.budget.Series)
+	size := cmd.Flag("max-bytes", "How long all answers of --prometheus together may be.").Default("128MB").Bytes()
+	f.bytes = func() int64 { return int64(*size) }
+}
+
+func (f *serverFlags) given() bool { return f.url != "" }
+
+// validate finds a mistake before anything is read.
+func (f *serverFlags) validate() error {
+	_, err := f.client()
+	return err
+}
+
+// client returns a client, which is to be closed.
+func (f *serverFlags) client() (*promapi.Client, error) {
+	f.budget.Bytes = f.bytes()
+	if !f.given() {
+		return nil, f.budget.Validate()
+	}
+	// As other programs find servers, through a proxy of the environment too.
+	transport := http.DefaultTransport
+	if f.httpConfig != "" {
+		var err error
+		if transport, err = newTransport(f.httpConfig); err != nil {
+			return nil, fmt.Errorf("--prometheus.http-config.file: %w", err)
+		}
+	}
+	c, err := promapi.New(f.url, transport, f.budget)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus: %w", err)
+	}
+	return c, nil
+}
