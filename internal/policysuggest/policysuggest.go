@@ -141,7 +141,7 @@ func wideOpen() (*querylimit.Ruleset, error) {
 
 func (e *Evidence) take(open *querylimit.Ruleset, analyzer *querylimit.Analyzer, entry *querylog.Entry) {
 	req := policytest.Request(entry)
-	if req == nil || entry.Time.IsZero() || entry.Code/100 != 2 || entry.Aborted != "" || policytest.CutOff(entry) {
+	if req == nil || entry.Time.IsZero() || !policytest.Answered(entry) {
 		e.LeftOut++
 		return
 	}
@@ -266,10 +266,15 @@ type Suggestion struct {
 	// suggested in mode enforce, to see where it leads.
 	Text, Enforced []byte
 	Lines          []Line
+	// Proof is what the policy as it was and Text do with the log.
+	Proof *policytest.Comparison
+
+	partial bool // the log leaves out fast requests
 }
 
-// Suggest writes limits into the text of a policy file.
-func Suggest(text []byte, e *Evidence, o Options) (*Suggestion, error) {
+// draft writes limits into the text of a policy file. Those that are withdrawn, it
+// leaves as they are, everybody's and those of tenants, and says why.
+func draft(text []byte, e *Evidence, o Options, withdrawn map[string]string) (*Suggestion, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -280,7 +285,7 @@ func Suggest(text []byte, e *Evidence, o Options) (*Suggestion, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := writer{Suggestion: &Suggestion{Text: text, Enforced: text}, opts: o, partial: e.partial()}
+	w := writer{Suggestion: &Suggestion{Text: text, Enforced: text, partial: e.partial()}, opts: o, withdrawn: withdrawn}
 	if w.tenants, w.rules, err = readOverrides(text); err != nil {
 		return nil, err
 	}
@@ -306,7 +311,7 @@ type writer struct {
 	*Suggestion
 
 	opts           Options
-	partial        bool // the log leaves out fast requests
+	withdrawn      map[string]string // limits, and why
 	tenants, rules overrides
 }
 
@@ -428,6 +433,9 @@ func (w *writer) draw(t *target, now *querylimit.Options, s *sketch, refuses boo
 		base = most
 	}
 	switch {
+	case w.withdrawn[t.path[0]] != "":
+		line.Why = w.withdrawn[t.path[0]]
+		return line, 0
 	case s.count < w.opts.MinRequests:
 		line.Why = "too few"
 		return line, 0
