@@ -271,14 +271,21 @@ func (c *collapser) release(f *flight) {
 }
 
 // saysNothing are headers that differ between requests for the same answer. All
-// others may be what an answer depends on, and are a part of the key.
+// others may be what an answer depends on, and are a part of the key: the host and
+// the scheme that the client used, too, which a proxy in front of the server may
+// route by.
 var saysNothing = map[string]bool{
-	"User-Agent": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"User-Agent": true, headerForwardedFor: true,
 	"Traceparent": true, "Tracestate": true, "X-Request-Id": true, "Content-Length": true,
 	"X-Dashboard-Uid": true, "X-Dashboard-Title": true, "X-Panel-Id": true, "X-Panel-Title": true, "X-Panel-Plugin-Id": true,
 	"X-Query-Group-Id": true, "X-Datasource-Uid": true, "X-Grafana-From-Expr": true, "Fromalert": true,
 	"X-Rule-Uid": true, "X-Rule-Name": true, "X-Rule-Folder": true, "X-Rule-Source": true, "X-Rule-Type": true, "X-Rule-Version": true,
 }
+
+// headerForwardedFor has the address of the client. Those who ask for the same at
+// the same time may have several, such as the replicas of Grafana that all evaluate
+// the same alert.
+const headerForwardedFor = "X-Forwarded-For"
 
 // collapseKey is the same for requests that have the same answer, or "" for one
 // that is not to be shared.
