@@ -32,7 +32,7 @@ func (p *Proxy) registerCache(reg prometheus.Registerer) {
 // front of the server must not have let in one address for another. The key is ""
 // for what is not kept.
 func cacheKey(req *http.Request, x *exchange) string {
-	if !cacheable[x.request.endpoint.Name] || x.request.method == http.MethodOptions || req.Header["Range"] != nil {
+	if !cacheable[x.request.endpoint.Name] || x.request.method == http.MethodOptions {
 		return ""
 	}
 	var b strings.Builder
@@ -46,7 +46,7 @@ func cacheKey(req *http.Request, x *exchange) string {
 		}
 		b.WriteString("\n?" + strconv.Quote(p.name) + "=" + strconv.Quote(value))
 	}
-	for _, name := range append(sortedNames(req.Header), headerForwardedFor) {
+	for _, name := range append(telling(req.Header), headerForwardedFor) {
 		switch name {
 		case "Cache-Control", "Pragma", "Content-Type":
 			continue // Of the request, and not of what is asked.
