@@ -53,7 +53,7 @@ func (f *suggestFlags) run() error {
 	if err := f.opts.Validate(); err != nil {
 		return err
 	}
-	before, text, err := f.read()
+	text, err := f.read()
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (f *suggestFlags) run() error {
 	if err != nil {
 		return err
 	}
-	s, err := policysuggest.Suggest(text, evidence, f.opts)
+	s, err := policysuggest.Suggest(text, evidence, f.opts, logs.read)
 	if err != nil {
 		return err
 	}
@@ -80,18 +80,19 @@ func (f *suggestFlags) run() error {
 		fmt.Fprintln(f.stderr, "\nNothing is to be changed.")
 		return nil
 	}
-	return f.foretell(before, s, logs)
+	return f.foretell(s, logs)
 }
 
-// read returns the policy as it is, which is the default without a file.
-func (f *suggestFlags) read() (*config.Config, []byte, error) {
-	c, err := config.Load(f.policy)
-	if err != nil || f.policy == "" {
+// read returns the text of the policy as it is, which is empty without a file.
+func (f *suggestFlags) read() ([]byte, error) {
+	if f.policy == "" {
 		f.output = "file"
-		return c, nil, err
+		return nil, nil
 	}
-	text, err := os.ReadFile(f.policy)
-	return c, text, err
+	if _, err := config.Load(f.policy); err != nil { // It names the file.
+		return nil, err
+	}
+	return os.ReadFile(f.policy)
 }
 
 // logFiles are query logs that are read several times, each time as they were when
@@ -150,31 +151,29 @@ func (f *suggestFlags) write(before, after string) error {
 	return nil
 }
 
-// foretell says what would have become of the requests of the log.
-func (f *suggestFlags) foretell(before *config.Config, s *policysuggest.Suggestion, logs *logFiles) error {
-	show := func(title string, rules *querylimit.Ruleset) error {
-		report, err := policytest.Run(rules, logs.read())
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(f.stderr, "\n%s:\n", title)
-		report.Write(f.stderr)
-		return nil
-	}
-	if err := show("The policy as it is", before.Rules); err != nil {
+// foretell says what would have become of the requests of the log, and then that
+// nothing which was answered gets less.
+func (f *suggestFlags) foretell(s *policysuggest.Suggestion, logs *logFiles) error {
+	c, err := config.Parse(s.Enforced)
+	if err != nil {
 		return err
 	}
-	for _, next := range []struct {
-		title string
-		text  []byte
-	}{{"As suggested", s.Text}, {"Once every limit that is suggested is in mode enforce", s.Enforced}} {
-		c, err := config.Parse(next.text)
-		if err != nil {
-			return err
-		}
-		if err := show(next.title, c.Rules); err != nil {
-			return err
-		}
+	enforced, err := policytest.Run(c.Rules, logs.read())
+	if err != nil {
+		return err
 	}
+	for _, policy := range []struct {
+		title  string
+		report *policytest.Report
+	}{
+		{"The policy as it is", s.Proof.Before},
+		{"As suggested", s.Proof.After},
+		{"Once every limit that is suggested is in mode enforce", enforced},
+	} {
+		fmt.Fprintf(f.stderr, "\n%s:\n", policy.title)
+		policy.report.Write(f.stderr)
+	}
+	fmt.Fprintln(f.stderr)
+	s.WriteProof(f.stderr)
 	return nil
 }

@@ -5,6 +5,7 @@ package policysuggest
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -44,7 +45,7 @@ func suggest(t *testing.T, policy, log string, change func(*Options)) (*Suggesti
 	if change != nil {
 		change(&o)
 	}
-	return Suggest([]byte(policy), e, o)
+	return Suggest([]byte(policy), e, o, func() io.Reader { return strings.NewReader(log) })
 }
 
 func line(t *testing.T, s *Suggestion, tenant, limit string) Line {

@@ -38,6 +38,14 @@ func (s *Suggestion) WriteLines(w io.Writer) {
 	_ = t.Flush() // Printing fails in no way that matters.
 }
 
+// WriteProof says of how many requests it is known that they get no less.
+func (s *Suggestion) WriteProof(w io.Writer) {
+	s.Proof.WriteProof(w)
+	if s.partial {
+		fmt.Fprintln(w, "not checked either: fast requests, which the log leaves out")
+	}
+}
+
 // Changes reports whether anything is suggested.
 func (s *Suggestion) Changes() bool {
 	for _, l := range s.Lines {

@@ -5,6 +5,7 @@ package policysuggest
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,7 +62,10 @@ const (
 // targets returns every value, in the order in which they are shown. Floors that
 // follow from what is configured are those of o.
 func targets(o *querylimit.Options) []target {
-	var list []target
+	return slices.Concat(deadlines(), counts(), durations(), []target{metadataRange(o)}, results(o), responses())
+}
+
+func deadlines() (list []target) {
 	for _, c := range querylimit.Classes() {
 		list = append(list, target{
 			name: querylimit.LimitDeadline + "." + c.String(), path: []string{querylimit.LimitDeadline, c.String()},
@@ -71,6 +75,10 @@ func targets(o *querylimit.Options) []target {
 			floor: float64(10 * time.Second), most: float64(longest), duration: true,
 		})
 	}
+	return list
+}
+
+func counts() (list []target) {
 	for _, c := range querylimit.Counts() {
 		list = append(list, target{
 			name: c.Name, path: []string{c.Name, "max"}, mode: []string{c.Name, "mode"},
@@ -81,6 +89,10 @@ func targets(o *querylimit.Options) []target {
 			floor: floors[c.Name], least: float64(c.Min), most: float64(c.Ceiling),
 		})
 	}
+	return list
+}
+
+func durations() (list []target) {
 	for _, d := range querylimit.Durations() {
 		t := target{
 			name: d.Name, path: []string{d.Name, d.Key}, mode: []string{d.Name, "mode"},
@@ -95,7 +107,11 @@ func targets(o *querylimit.Options) []target {
 		}
 		list = append(list, t)
 	}
-	list = append(list, target{
+	return list
+}
+
+func metadataRange(o *querylimit.Options) target {
+	return target{
 		name: querylimit.LimitMetadataRange, path: []string{querylimit.LimitMetadataRange, "max"}, mode: []string{querylimit.LimitMetadataRange, "mode"},
 		get: func(o *querylimit.Options) (float64, querylimit.Mode) {
 			return float64(o.MetadataRange.Max), o.MetadataRange.Mode
@@ -103,7 +119,10 @@ func targets(o *querylimit.Options) []target {
 		floor: float64(max(day, o.MetadataRange.Default)), most: float64(longest), duration: true,
 		defaultOf:   func(o *querylimit.Options) float64 { return float64(o.MetadataRange.Default) },
 		defaultPath: []string{querylimit.LimitMetadataRange, "default"},
-	})
+	}
+}
+
+func results(o *querylimit.Options) (list []target) {
 	for _, s := range querylimit.ResultSets() {
 		list = append(list, target{
 			name: querylimit.LimitResults + "." + s.String(), path: []string{querylimit.LimitResults, s.String(), "max"}, mode: []string{querylimit.LimitResults, "mode"},
@@ -115,6 +134,10 @@ func targets(o *querylimit.Options) []target {
 			defaultPath: []string{querylimit.LimitResults, s.String(), "default"},
 		})
 	}
+	return list
+}
+
+func responses() (list []target) {
 	for _, c := range querylimit.Classes() {
 		list = append(list, target{
 			// The log counts bytes as they are sent, which may be compressed.

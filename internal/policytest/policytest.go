@@ -40,72 +40,100 @@ type Report struct {
 
 // Run judges every request of a log as of the time when it came.
 func Run(rules *querylimit.Ruleset, log io.Reader) (*Report, error) {
-	r := &Report{
-		Limits: map[string]map[querylimit.Mode]int{}, Examples: map[string]string{},
-		Dashboards: map[string]int{}, Alerts: map[string]int{}, Tenants: map[string]int{}, Clients: map[string]int{},
-	}
-	analyzer := querylimit.NewAnalyzer(32 << 20)
+	r := newReport()
+	analyzer := querylimit.NewAnalyzer(analyzerBytes)
 	var err error
 	r.Log, err = querylog.Read(log, func(e *querylog.Entry) { r.judge(rules, analyzer, e) })
 	return r, err
 }
 
-func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, e *querylog.Entry) {
+// analyzerBytes bounds what is remembered of parsed queries.
+const analyzerBytes = 32 << 20
+
+func newReport() *Report {
+	return &Report{
+		Limits: map[string]map[querylimit.Mode]int{}, Examples: map[string]string{},
+		Dashboards: map[string]int{}, Alerts: map[string]int{}, Tenants: map[string]int{}, Clients: map[string]int{},
+	}
+}
+
+// judge counts a request, and returns what comes of it, or nil if that cannot be
+// known.
+func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, e *querylog.Entry) *outcome {
 	req := Request(e)
 	if req == nil {
 		r.Skipped++
-		return
+		return nil
 	}
 	v, err := rules.Judge(analyzer, req, e.Time)
 	if err != nil {
 		r.Malformed++
-		return
+		return nil
 	}
 	r.Judged++
-	refusals, refused := afterwards(v, e)
-	for _, refusal := range refusals {
+	o := afterwards(v, e)
+	r.count(o, e)
+	return o
+}
+
+func (r *Report) count(o *outcome, e *querylog.Entry) {
+	for _, refusal := range o.Refusals {
 		if r.Limits[refusal.Limit] == nil {
 			r.Limits[refusal.Limit] = map[querylimit.Mode]int{}
 			r.Examples[refusal.Limit] = refusal.Value + " " + refusal.Cause
 		}
 		r.Limits[refusal.Limit][refusal.Mode]++
 	}
-	if !refused {
-		if len(refusals.Warnings()) > 0 {
+	if !o.refused {
+		if len(o.Refusals.Warnings()) > 0 {
 			r.Warned++
 		}
 		return
 	}
 	r.Refused++
-	if e.Code == 422 || CutOff(e) {
+	if e.Code == 422 || cutOff(e) {
 		r.Before++
 	}
 	r.attribute(e)
 }
 
+// outcome is what comes of a request: a verdict, with the limits that an answer
+// runs into, not all of which refuse it.
+type outcome struct {
+	querylimit.Verdict
+
+	refused bool
+}
+
 // afterwards adds what is known only once there is an answer: how long it took,
 // and its bytes as they were sent.
-func afterwards(v querylimit.Verdict, e *querylog.Entry) (refusals querylimit.Refusals, refused bool) {
-	refusals, refused = v.Refusals, v.Refusals.Err() != nil
+func afterwards(v querylimit.Verdict, e *querylog.Entry) *outcome {
+	o := &outcome{v, v.Refusals.Err() != nil}
 	endpoint := querylimit.FindEndpoint(e.Endpoint)
-	if e.Code/100 != 2 && !CutOff(e) {
-		return refusals, refused
+	if e.Code/100 != 2 && !cutOff(e) {
+		return o
 	}
 	if d := v.Policy.Deadline(endpoint.Class, 0); d > 0 && e.Took > d.Seconds() {
-		refusals, refused = append(refusals, v.Policy.RefuseDeadline(endpoint.Class, endpoint.Name, d)), true
+		o.Refusals, o.refused = append(o.Refusals, v.Policy.RefuseDeadline(endpoint.Class, endpoint.Name, d)), true
 	}
 	limit, mode := v.Policy.Response(endpoint.Class)
 	for _, most := range []int64{limit.WireMax, limit.Max} { // Compressed, there are not fewer.
 		if mode != querylimit.ModeOff && most > 0 && e.Bytes > most {
-			refusals = append(refusals, v.Policy.RefuseResponse(endpoint.Class, most, limit.Truncate))
-			return refusals, refused || mode == querylimit.ModeEnforce && !limit.Truncate
+			o.Refusals = append(o.Refusals, v.Policy.RefuseResponse(endpoint.Class, most, limit.Truncate))
+			o.refused = o.refused || mode == querylimit.ModeEnforce && !limit.Truncate
+			break
 		}
 	}
-	return refusals, refused
+	return o
 }
 
-// CutOff reports whether a limit kept the request from being answered in full.
-func CutOff(e *querylog.Entry) bool {
+// Answered reports whether the request was answered in full.
+func Answered(e *querylog.Entry) bool {
+	return e.Code/100 == 2 && e.Aborted == "" && !cutOff(e)
+}
+
+// cutOff reports whether a limit kept the request from being answered in full.
+func cutOff(e *querylog.Entry) bool {
 	return slices.ContainsFunc(e.Limits, func(limit string) bool {
 		return strings.HasSuffix(limit, ":"+querylimit.ModeEnforce.String())
 	})
@@ -166,8 +194,7 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "%d requests: would refuse %d (%s), of which %d were refused before; would warn %d (%s)\n",
 		r.Judged, r.Refused, percent(r.Refused, r.Judged), r.Before, r.Warned, percent(r.Warned, r.Judged))
 	if rest := r.Skipped + r.Malformed + r.Log.Broken + r.Log.Rules; rest > 0 {
-		fmt.Fprintf(w, "not judged: %d malformed, %d redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
-			r.Malformed, r.Skipped, r.Log.Rules, r.Log.Broken)
+		fmt.Fprintf(w, "not judged: %s\n", r.leftOut())
 	}
 	r.writeLimits(w)
 	for _, who := range []struct {
@@ -176,6 +203,12 @@ func (r *Report) Write(w io.Writer) {
 	}{{"dashboard", r.Dashboards}, {"alert rule", r.Alerts}, {"tenant", r.Tenants}, {"other client", r.Clients}} {
 		writeTop(w, who.title, who.counts)
 	}
+}
+
+// leftOut counts what is not judged.
+func (r *Report) leftOut() string {
+	return fmt.Sprintf("%d malformed, %d redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries",
+		r.Malformed, r.Skipped, r.Log.Rules, r.Log.Broken)
 }
 
 func percent(n, of int) string {

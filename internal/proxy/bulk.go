@@ -6,11 +6,9 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/remoteread"
@@ -80,15 +78,9 @@ func (q *request) readBody(r *http.Request, policy *querylimit.Policy) (form str
 			r.Header.Get("Content-Type"), enc, protobufType, snappyEncoding))
 	}
 	limit := policy.RequestBytesMax()
-	if r.ContentLength > int64(limit) {
-		return "", policy.RefuseRequestBytes()
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
+	body, err := readUpTo(r, limit, policy)
 	if err != nil {
-		return "", badData(fmt.Errorf("reading the body: %w", err))
-	}
-	if len(body) > limit {
-		return "", policy.RefuseRequestBytes()
+		return "", err
 	}
 	q.remote, err = remoteread.Decode(body, limit)
 	switch {
@@ -118,8 +110,6 @@ func (q *request) rewriteRead(out *http.Request) string {
 	out.URL.RawQuery = q.encode()
 	out.Header.Set("Content-Type", protobufType)
 	out.Header.Set("Content-Encoding", snappyEncoding)
-	out.ContentLength = int64(len(body))
-	out.Body = io.NopCloser(strings.NewReader(body))
-	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	setBody(out, body)
 	return body + "?" + out.URL.RawQuery
 }

@@ -27,10 +27,12 @@ func (p *Proxy) registerCache(reg prometheus.Registerer) {
 }
 
 // cacheKey is the same for requests that may have the same answer: to the same
-// endpoint, of the same tenant, with the same parameters and headers. It is "" for
-// what is not kept.
+// endpoint, of the same tenant, with the same parameters and headers, from the same
+// address. An answer outlives the request that it was given to, and so what is in
+// front of the server must not have let in one address for another. The key is ""
+// for what is not kept.
 func cacheKey(req *http.Request, x *exchange) string {
-	if !cacheable[x.request.endpoint.Name] || x.request.method == http.MethodOptions || req.Header["Range"] != nil {
+	if !cacheable[x.request.endpoint.Name] || x.request.method == http.MethodOptions {
 		return ""
 	}
 	var b strings.Builder
@@ -44,7 +46,7 @@ func cacheKey(req *http.Request, x *exchange) string {
 		}
 		b.WriteString("\n?" + strconv.Quote(p.name) + "=" + strconv.Quote(value))
 	}
-	for _, name := range sortedNames(req.Header) {
+	for _, name := range append(telling(req.Header), headerForwardedFor) {
 		switch name {
 		case "Cache-Control", "Pragma", "Content-Type":
 			continue // Of the request, and not of what is asked.

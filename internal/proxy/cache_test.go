@@ -4,8 +4,10 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,6 +79,49 @@ func TestTheCacheTellsApartWhatMayDiffer(t *testing.T) {
 	require.True(t, ask("labels"))
 	g.proxy.SetPolicy(policy)
 	require.False(t, ask("labels"), "off")
+}
+
+// The server behind is told these by the guard, whatever the client says of them.
+func TestTheCacheTellsApartWhoIsForwardedFor(t *testing.T) {
+	var asked atomic.Int64
+	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		data := []string{r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Forwarded")}
+		fmt.Fprintf(w, `{"status":"success","data":["%s"]}`, strings.Join(data, `","`))
+	})
+	g := newGuard(t, upstream.URL, nil, withCache)
+	ask := func(change func(*http.Request)) (body string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "http://a/api/v1/labels", nil)
+		r.RemoteAddr = "10.0.0.1:5000"
+		change(r)
+		w := httptest.NewRecorder()
+		g.proxy.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+		return w.Body.String()
+	}
+	for i, c := range []struct {
+		change func(*http.Request)
+		want   string
+	}{
+		{func(*http.Request) {}, `"10.0.0.1","a","http",""`},
+		{func(r *http.Request) { r.RemoteAddr = "10.0.0.2:5000" }, `"10.0.0.2","a","http",""`},
+		{func(r *http.Request) { r.Host = "b" }, `"10.0.0.1","b","http",""`},
+		{func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, `"10.0.0.1","a","https",""`},
+	} {
+		for range 2 {
+			require.Equal(t, `{"status":"success","data":[`+c.want+`]}`, ask(c.change))
+			require.EqualValues(t, i+1, asked.Load())
+		}
+	}
+	ask(func(r *http.Request) {
+		r.RemoteAddr = "10.0.0.1:6000"
+		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"} {
+			r.Header.Set(name, "c")
+		}
+	})
+	require.EqualValues(t, 4, asked.Load(), "as the first")
 }
 
 func TestLimitsHoldForWhatComesFromTheCache(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,21 +123,8 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	if q.remote != nil {
 		x.params = q.rewriteRead(out)
-		x.identity.Rewrite(out.Header, &x.who)
-		pr.SetXForwarded()
-		return
-	}
-	params := q.encode()
-	x.params = params
-	if q.method == http.MethodPost {
-		out.Header.Set("Content-Type", formType)
-		out.ContentLength = int64(len(params))
-		out.Body = io.NopCloser(strings.NewReader(params))
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(params)), nil }
 	} else {
-		out.URL.RawQuery = params
-		out.ContentLength = 0
-		out.Body, out.GetBody = once{}, nil
+		x.params = q.rewriteParams(out)
 	}
 	x.identity.Rewrite(out.Header, &x.who)
 	pr.SetXForwarded()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/promguard/promguard/internal/upstream"
@@ -21,9 +20,6 @@ const (
 	// staleAfter is how old the last answer to a probe may be.
 	staleAfter = 3 * probeEvery
 )
-
-// health is what there is besides the state of the servers behind.
-type health struct{ stopping atomic.Bool }
 
 // Probe looks at the upstream servers once. Any answer over HTTP will do, whatever
 // its status: a server that replays its log or wants credentials is there, and a
@@ -61,12 +57,12 @@ func (p *Proxy) RunProbes(ctx context.Context) error { return p.pool.Run(ctx) }
 
 // Stop makes Ready fail, so that no new requests are sent here while the ones in
 // flight are finished.
-func (p *Proxy) Stop() { p.health.stopping.Store(true) }
+func (p *Proxy) Stop() { p.stopping.Store(true) }
 
 // Ready returns nil if the upstream server answered a probe in the last 15s and
 // Stop was not called.
 func (p *Proxy) Ready() error {
-	if p.health.stopping.Load() {
+	if p.stopping.Load() {
 		return errors.New("shutting down")
 	}
 	last := p.pool.LastAnswer()

@@ -20,9 +20,10 @@ const (
 const structural = `{}[]\"`
 
 // outside finds bytes that stand outside of strings in JSON that comes in pieces.
-// It runs over a piece once for each byte that it looks for, and once to count
-// quotes, many bytes at a time: where such bytes are rare, that is far faster than
-// to look at each byte. In JSON that is not valid, it finds something.
+// It runs over a piece once for each byte that it looks for, many bytes at a time:
+// where such bytes are rare, that is far faster than to look at each byte. Whether
+// one of them is in a string, the bytes around it tell as a rule; if not, quotes are
+// counted. In JSON that is not valid, it finds something.
 type outside struct {
 	inString bool // at the place up to which it has looked
 	escaped  bool // the byte there belongs to a backslash before it
@@ -47,12 +48,10 @@ type nest struct{ open, shut, depth int }
 // nestEnd returns the place behind the end of the nest that i is in, or the length
 // of the piece while its depth is more than 0.
 func (o *outside) nestEnd(i int, n *nest) int {
-	p := o.piece
-	esc, open, shut := o.next[backslash], o.next[n.open], o.next[n.shut]
-	defer func() { o.next[backslash], o.next[n.open], o.next[n.shut] = esc, open, shut }()
+	p, esc, open, shut := o.piece, o.next[backslash], o.next[n.open], o.next[n.shut]
 	i = o.unescape(i)
-	counted := i // The quotes before are.
-	for i < len(p) {
+	known, in := i, o.inString // In is whether known is in a string.
+	for {
 		if esc < i {
 			esc = next(p, i, '\\')
 		}
@@ -62,48 +61,92 @@ func (o *outside) nestEnd(i int, n *nest) int {
 		if shut < i {
 			shut = next(p, i, structural[n.shut])
 		}
-		at := min(esc, open, shut)
+		at := min(open, shut)
+		if esc < at { // A backslash is in a string.
+			i = o.escape(esc)
+			known, in = i, true
+			continue
+		}
 		if at == open && shut < esc && shut-open < pairBytes {
 			open = next(p, at+1, structural[n.open])
-			if shut < open && bytes.Count(p[at:shut], quotes)%2 == 0 {
-				i = shut + 1 // Both are in strings or neither is, and so they do not matter.
+			if shut < open && alike(p, known, at, shut) {
+				i = shut + 1
 				continue
 			}
 			open = at
 		}
-		if counted < at && bytes.Count(p[counted:at], quotes)%2 == 1 {
-			o.inString = !o.inString
+		known, in = at, inStringAt(p, known, at, in)
+		if i = at; at == len(p) {
+			break
 		}
-		switch {
-		case at == len(p):
-			return at
-		case at == esc:
-			i = o.escape(at)
-			counted = i
+		i++
+		if in {
 			continue
-		case o.inString:
-		case at == open:
-			n.depth++
-		default:
-			n.depth--
-			if n.depth == 0 {
-				return at + 1
-			}
 		}
-		i = at + 1
-		counted = i
+		if at == open {
+			n.depth++
+			continue
+		}
+		n.depth--
+		if n.depth == 0 {
+			break
+		}
 	}
-	if counted < len(p) && bytes.Count(p[counted:], quotes)%2 == 1 {
-		o.inString = !o.inString
-	}
+	o.next[backslash], o.next[n.open], o.next[n.shut], o.inString = esc, open, shut, in
 	return i
 }
 
-// pairBytes is how long a pair of brackets may be for its quotes to be counted on
-// their own.
+// pairBytes is how long a pair of brackets may be to be skipped as one.
 const pairBytes = 64
 
-var quotes = []byte{'"'}
+// alike reports whether both brackets of a pair are in strings or neither is, so
+// that they do not matter. Between known and them are no backslashes.
+func alike(p []byte, known, open, shut int) bool {
+	if open-2 > known && p[open-1] == ':' && endsString(p, open-2) && endsString(p, shut-1) {
+		return true
+	}
+	return bytes.Count(p[open:shut], quotes)%2 == 0
+}
+
+// inStringAt reports whether a bracket at, or the end of the piece there, is in a
+// string. In says so of known, and between them are no backslashes.
+func inStringAt(p []byte, known, at int, in bool) bool {
+	if at+2 < len(p) && p[at+1] == '"' && !behindString[p[at+2]] {
+		return false // There a string begins.
+	}
+	for j := at - 1; j >= max(known, at-nearby); j-- {
+		switch {
+		case p[j] != '"':
+			continue
+		case j > 0 && endsString(p, j):
+			return false
+		case j+1 < len(p) && !behindString[p[j+1]]:
+			return true
+		}
+		break
+	}
+	return in != (bytes.Count(p[known:at], quotes)%2 == 1)
+}
+
+// nearby is how far away a quote is looked for byte by byte.
+const nearby = 32
+
+// endsString reports whether the byte at k is a quote that is known to end a string:
+// no string begins behind what is before it.
+func endsString(p []byte, k int) bool { return p[k] == '"' && !beforeString[p[k-1]] }
+
+var (
+	beforeString = oneOf("{[,: \t\r\n")
+	behindString = oneOf("}],: \t\r\n")
+	quotes       = []byte{'"'}
+)
+
+func oneOf(text string) (is [256]bool) {
+	for i := range len(text) {
+		is[text[i]] = true
+	}
+	return is
+}
 
 // stringEnd returns the place behind the end of the string that i is in, or the
 // length of the piece while inString is set.

@@ -98,7 +98,7 @@ type Proxy struct {
 	metrics   *metrics
 	top       *topqueries.Tracker
 	logger    *slog.Logger
-	health    health
+	stopping  atomic.Bool // Stop was called
 
 	readTimeout, stallTimeout time.Duration
 }

@@ -30,6 +30,18 @@ func (s *record) failed(rw *responseWriter) bool {
 	return s.aborted != "" || rw.code >= http.StatusBadRequest
 }
 
+// limits returns the limits that the request exceeds, each with its mode.
+func (s *record) limits() []string {
+	if len(s.verdict.Refusals) == 0 {
+		return nil
+	}
+	limits := make([]string, len(s.verdict.Refusals))
+	for i, refusal := range s.verdict.Refusals {
+		limits[i] = refusal.Limit + ":" + refusal.Mode.String()
+	}
+	return limits
+}
+
 // CountLostLog counts a request that could not be written to the query log.
 func (p *Proxy) CountLostLog() { p.metrics.logLost.Inc() }
 
@@ -43,13 +55,10 @@ func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, r
 		Time: start, Endpoint: s.endpoint.Name, Class: s.endpoint.Class.String(),
 		Tenant: s.who.Tenant, Dashboard: s.who.Dashboard, Panel: s.who.Panel, User: s.who.User,
 		Alert: s.who.Alert, AlertRule: s.who.AlertRule, UserAgent: s.who.UserAgent,
-		Fingerprints: querylimit.Fingerprints(s.verdict.Queries), Rules: s.verdict.Rules,
+		Fingerprints: querylimit.Fingerprints(s.verdict.Queries), Limits: s.limits(), Rules: s.verdict.Rules,
 		Code: rw.code, Aborted: s.aborted, Took: took.Seconds(), Bytes: rw.bytes,
 	}
 	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
-	for _, refusal := range s.verdict.Refusals {
-		e.Limits = append(e.Limits, refusal.Limit+":"+refusal.Mode.String())
-	}
 	if q := s.request; q != nil {
 		_, e.Queries = q.promQL()
 		e.Start, e.End = optional(q.when.start), optional(q.when.end)

@@ -101,6 +101,28 @@ func (q *request) encode() string {
 	return b.String()
 }
 
+// rewriteParams puts the parameters where the method wants them, and returns them.
+func (q *request) rewriteParams(out *http.Request) string {
+	params := q.encode()
+	if q.method == http.MethodPost {
+		out.Header.Set("Content-Type", formType)
+		setBody(out, params)
+	} else {
+		out.URL.RawQuery = params
+		out.ContentLength = 0
+		out.Body, out.GetBody = once{}, nil
+	}
+	return params
+}
+
+// setBody gives out a body that can be sent again.
+func setBody(out *http.Request, body string) {
+	open := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	out.ContentLength = int64(len(body))
+	out.Body, _ = open() // It never fails.
+	out.GetBody = open
+}
+
 // readRequest turns r into a request, or says in the words of an API error why
 // it does not. It reads the whole body.
 func readRequest(r *http.Request, e *endpoint, label string, policy *querylimit.Policy) (*request, error) {
@@ -150,18 +172,23 @@ func readForm(r *http.Request, policy *querylimit.Policy) (string, error) {
 	if ct, _, err := mime.ParseMediaType(types); err != nil || ct != formType {
 		return "", unsupportedMedia(fmt.Errorf("content type %q is not supported: use %s", shorten(types), formType))
 	}
-	limit := policy.RequestBytesMax() - len(r.URL.RawQuery)
+	body, err := readUpTo(r, policy.RequestBytesMax()-len(r.URL.RawQuery), policy)
+	return string(body), err
+}
+
+// readUpTo returns the whole body, or an error if it has more bytes than limit.
+func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, error) {
 	if r.ContentLength > int64(limit) {
-		return "", policy.RefuseRequestBytes()
+		return nil, policy.RefuseRequestBytes()
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
-	if err != nil {
-		return "", badData(fmt.Errorf("reading the body: %w", err))
+	switch {
+	case err != nil:
+		return nil, badData(fmt.Errorf("reading the body: %w", err))
+	case len(body) > limit:
+		return nil, policy.RefuseRequestBytes()
 	}
-	if len(body) > limit {
-		return "", policy.RefuseRequestBytes()
-	}
-	return string(body), nil
+	return body, nil
 }
 
 var errSemicolon = errors.New("invalid semicolon separator in the parameters: use &")

@@ -66,9 +66,13 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 	case seen.aborted != "" && seen.aborted != querylog.AbortedClient:
 		t.span.SetStatus(codes.Error, "the answer was broken off")
 	}
-	if seen.endpoint == nil {
-		return
+	if seen.endpoint != nil {
+		t.describe(seen, rw, method)
 	}
+}
+
+// describe says in the span what was asked, of which endpoint and by whom.
+func (t *requestTrace) describe(seen *record, rw *responseWriter, method string) {
 	t.span.SetName(method + " " + seen.endpoint.path) // Of an open endpoint, one of few.
 	t.span.SetAttributes(
 		semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(seen.endpoint.path),
@@ -86,11 +90,7 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 			t.span.SetAttributes(attribute.String(a.key, a.value))
 		}
 	}
-	if len(seen.verdict.Refusals) > 0 {
-		limits := make([]string, 0, len(seen.verdict.Refusals))
-		for _, refusal := range seen.verdict.Refusals {
-			limits = append(limits, refusal.Limit+":"+refusal.Mode.String())
-		}
+	if limits := seen.limits(); len(limits) > 0 {
 		t.span.SetAttributes(attribute.StringSlice("promguard.limits", limits))
 	}
 	if len(seen.verdict.Queries) > 0 && !t.redact {

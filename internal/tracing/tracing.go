@@ -34,8 +34,8 @@ import (
 const (
 	serviceName = "promguard"
 	scopeName   = "github.com/promguard/promguard"
-	// flushTimeout bounds how long spans of a configuration that is replaced are
-	// waited for.
+	// flushTimeout bounds how long a configuration that is replaced may take to send
+	// what it has.
 	flushTimeout = 5 * time.Second
 	// linger is how long a configuration that is replaced goes on, for requests that
 	// were in flight: longer than most deadlines.
@@ -45,11 +45,12 @@ const (
 // Manager holds what sends spans. Safe for concurrent use.
 type Manager struct {
 	logger *slog.Logger
+	flush  time.Duration
 
 	mu       sync.Mutex
 	config   promconfig.TracingConfig
-	files    [sha256.Size]byte        // of what the config names
-	provider *sdktrace.TracerProvider // nil while tracing is off
+	files    [sha256.Size]byte // of what the config names
+	provider *provider         // nil while tracing is off
 	retired  sync.WaitGroup
 
 	closing context.Context //nolint:containedctx // It ends the wait of those that are retired.
@@ -62,7 +63,7 @@ func NewManager(logger *slog.Logger) *Manager {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("Spans not sent", "err", err)
 	}))
-	m := &Manager{logger: logger}
+	m := &Manager{logger: logger, flush: flushTimeout}
 	m.closing, m.close = context.WithCancel(context.Background())
 	return m
 }
@@ -79,14 +80,14 @@ func (m *Manager) Apply(c promconfig.TracingConfig) (trace.Tracer, error) {
 		return nil, err
 	}
 	if files != m.files || !reflect.DeepEqual(m.config, c) {
-		var provider *sdktrace.TracerProvider
+		var p *provider
 		if c.Endpoint != "" {
-			if provider, err = newProvider(c); err != nil {
+			if p, err = newProvider(c); err != nil {
 				return nil, err
 			}
 		}
 		m.retire()
-		m.provider, m.config, m.files = provider, c, files
+		m.provider, m.config, m.files = p, c, files
 	}
 	if m.provider == nil {
 		return nil, nil
@@ -114,8 +115,8 @@ func hashFiles(c *httpconfig.TLSConfig) (sum [sha256.Size]byte, err error) {
 // retire lets the provider go on until linger is over or the Manager is closed,
 // and then sends what it has, without anybody waiting for it but Close.
 func (m *Manager) retire() {
-	provider := m.provider
-	if provider == nil {
+	p := m.provider
+	if p == nil {
 		return
 	}
 	m.provider = nil
@@ -123,16 +124,14 @@ func (m *Manager) retire() {
 		wait, stop := context.WithTimeout(m.closing, linger)
 		defer stop()
 		<-wait.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
+		if err := p.shutdown(m.flush); err != nil {
 			m.logger.Warn("Not all spans were sent", "err", err)
 		}
 	})
 }
 
 // Close sends what is left, for some seconds at most. Tracers of the Manager send
-// nothing more.
+// nothing more, and what sent their spans has ended.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,27 +141,28 @@ func (m *Manager) Close() {
 	m.retired.Wait()
 }
 
-func newProvider(c promconfig.TracingConfig) (*sdktrace.TracerProvider, error) {
+func newProvider(c promconfig.TracingConfig) (*provider, error) {
 	client, err := newClient(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx := context.Background()
-	exporter, err := otlptrace.New(ctx, client) // It connects when there is something to send.
+	sends, err := otlptrace.New(ctx, client) // It connects when there is something to send.
 	if err != nil {
 		return nil, err
 	}
+	e := newExporter(sends)
 	res, err := resource.New(ctx, resource.WithSchemaURL(semconv.SchemaURL), resource.WithAttributes(
 		semconv.ServiceNameKey.String(serviceName), semconv.ServiceVersionKey.String(version.Version),
 	), resource.WithProcessRuntimeDescription(), resource.WithTelemetrySDK())
 	if err != nil {
 		return nil, err
 	}
-	return sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter),
+	return &provider{sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(e),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.SamplingFraction))),
 		sdktrace.WithResource(res),
-	), nil
+	), e}, nil
 }
 
 func newClient(c promconfig.TracingConfig) (otlptrace.Client, error) {

@@ -1,0 +1,80 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// items returns the warnings to add.
+func (e *editor) items() []byte {
+	if !e.truncated {
+		return e.warnings
+	}
+	if len(e.warnings) == 0 {
+		return e.more
+	}
+	return bytes.Join([][]byte{e.warnings, e.more}, []byte{','})
+}
+
+// insertWarnings puts them in front of those of the server, which begin at i.
+func (e *editor) insertWarnings(i int) {
+	e.send(i)
+	items := e.items()
+	e.insert(items)
+	e.told, e.needComma, e.next = true, len(items) > 0, (*editor).firstWarning
+}
+
+func (e *editor) firstWarning(i int) int {
+	c := e.chunk[i]
+	if isSpace(c) {
+		return i + 1
+	}
+	if e.needComma && c != ']' {
+		e.send(i)
+		e.insert([]byte{','})
+	}
+	e.nest, e.next = nest{openBracket, closeBracket, 1}, (*editor).nested
+	return i
+}
+
+// addWarnings puts them before the end of the envelope at i.
+func (e *editor) addWarnings(i int) {
+	if text := e.appendWarnings(nil); len(text) > 0 {
+		e.send(i)
+		e.insert(text)
+	}
+}
+
+func (e *editor) appendWarnings(to []byte) []byte {
+	items := e.items()
+	if e.told || len(items) == 0 {
+		return to
+	}
+	e.told = true
+	if e.hasMembers {
+		to = append(to, ',')
+	}
+	to = append(to, `"`+warningsKey+`":[`...)
+	return append(append(to, items...), ']')
+}
+
+// unreadWarning says what closeEnvelope leaves out, as a JSON string.
+const unreadWarning = `"promguard did not read what follows the list, such as warnings of the server: the answer is too long"`
+
+// closeEnvelope ends the answer, as if nothing followed the list.
+func (e *editor) closeEnvelope() {
+	text := []byte("]")
+	if e.level == 2 {
+		text = append(text, '}')
+	}
+	e.more = slices.Concat(e.more, []byte{','}, []byte(unreadWarning))
+	e.insert(append(e.appendWarnings(text), '}'))
+	if !e.ended {
+		e.lost()
+		e.ended, e.err = true, io.EOF
+	}
+}
