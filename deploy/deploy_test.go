@@ -130,6 +130,17 @@ func TestQueriesNameTheMetricsOfTheListAndNoOthers(t *testing.T) {
 			})
 		}
 	}
+	// What rules record is read, and what is read of that kind is recorded.
+	recorded := map[string]bool{}
+	for _, r := range allRules(t) {
+		if r.Record != "" {
+			require.Regexp(t, `^[a-z_]+:[a-zA-Z_]+:[a-z0-9_]+$`, r.Record, "level:metric:operations")
+			require.True(t, read[r.Record], "%s is read by nothing", r.Record)
+			recorded[r.Record] = true
+		}
+	}
+	maps.DeleteFunc(read, func(name string, _ bool) bool { return recorded[name] })
+
 	var listed []string
 	for exporter, names := range known(t) {
 		require.True(t, slices.IsSorted(names), exporter)
@@ -179,28 +190,48 @@ func name(matchers []*labels.Matcher) string {
 	return ""
 }
 
-// alert is what the tests look at of a rule.
-type alert struct {
+// rule is what the tests look at of a rule.
+type rule struct {
 	Alert       string            `yaml:"alert"`
+	Record      string            `yaml:"record"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-func alerts(t *testing.T) []alert {
+func allRules(t *testing.T) []rule {
 	t.Helper()
 	text, err := os.ReadFile(rules)
 	require.NoError(t, err)
 	var file struct {
 		Groups []struct {
-			Rules []alert `yaml:"rules"`
+			Rules []rule `yaml:"rules"`
 		} `yaml:"groups"`
 	}
 	require.NoError(t, yaml.Unmarshal(text, &file))
-	var all []alert
+	var all []rule
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
 	require.NotEmpty(t, all)
 	return all
+}
+
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	all := slices.DeleteFunc(allRules(t), func(r rule) bool { return r.Alert == "" })
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestEveryAlertSaysWhatItIsAndHowUrgent(t *testing.T) {
+	for _, a := range alerts(t) {
+		require.Contains(t, []string{"critical", "warning", "info"}, a.Labels["severity"], a.Alert)
+		require.NotEmpty(t, a.For, a.Alert)
+		for _, annotation := range []string{"summary", "description", "runbook_url"} {
+			require.NotEmpty(t, a.Annotations[annotation], "%s: %s", a.Alert, annotation)
+		}
+	}
 }
 
 func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
