@@ -34,20 +34,6 @@ const (
 	share = 2
 )
 
-// ramp is a series with a sample every half minute, that grows by a fixed step, or not.
-// Samples are made when they are read.
-type ramp struct {
-	from time.Time
-	n    int
-	by   float64
-}
-
-func (r ramp) Len() int { return r.n }
-
-func (r ramp) Get(i int) chunks.Sample {
-	return point{r.from.UnixMilli() + int64(i)*30_000, 1 + float64(i)*r.by}
-}
-
 type point struct {
 	t int64
 	f float64
@@ -61,13 +47,15 @@ func (p point) FH() *histogram.FloatHistogram { return nil }
 func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (p point) Copy() chunks.Sample           { return p }
 
-// cluster holds series by their name.
+// cluster holds series by their name. All gauges have the same samples, one every half
+// minute, and so have all counters.
 type cluster struct {
-	from, to time.Time
-	series   map[string][]storage.Series
+	to             time.Time
+	gauge, counter []chunks.Sample
+	series         map[string][]storage.Series
 }
 
-// add makes a series of name and pairs of labels. A counter grows by one each second.
+// add makes a series of name and pairs of labels.
 func (c *cluster) add(name string, pairs ...string) {
 	b := labels.NewScratchBuilder(1 + len(pairs)/2)
 	b.Add(labels.MetricName, name)
@@ -75,14 +63,11 @@ func (c *cluster) add(name string, pairs ...string) {
 		b.Add(pairs[i], pairs[i+1])
 	}
 	b.Sort()
-	r := ramp{from: c.from, n: int(c.to.Sub(c.from)/(30*time.Second)) + 1}
+	samples := c.gauge
 	if strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") || strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count") {
-		r.by = 30
+		samples = c.counter
 	}
-	c.series[name] = append(c.series[name], &storage.SeriesEntry{
-		Lset:             b.Labels(),
-		SampleIteratorFn: func(chunkenc.Iterator) chunkenc.Iterator { return storage.NewListSeriesIterator(r) },
-	})
+	c.series[name] = append(c.series[name], storage.NewListSeries(b.Labels(), samples))
 }
 
 func (c *cluster) Querier(int64, int64) (storage.Querier, error) {
@@ -116,7 +101,11 @@ func (s *set) Warnings() annotations.Annotations { return nil }
 // traffic is counted by direction; 8 GPUs a node; a tenth of the pods are those of gangs.
 // API servers do not grow by nodes: a hundredth of the series of five busy ones.
 func newCluster(from, to time.Time) *cluster {
-	c := &cluster{from: from, to: to, series: map[string][]storage.Series{}}
+	c := &cluster{to: to, series: map[string][]storage.Series{}}
+	for at := from; !at.After(to); at = at.Add(30 * time.Second) {
+		c.gauge = append(c.gauge, point{at.UnixMilli(), 1})
+		c.counter = append(c.counter, point{at.UnixMilli(), at.Sub(from).Seconds()})
+	}
 	itoa := strconv.Itoa
 	pod := func(node, namespace, name string, host bool) {
 		c.add("kube_pod_info", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "node", node, "host_network", strconv.FormatBool(host))
@@ -149,8 +138,8 @@ func newCluster(from, to time.Time) *cluster {
 			}
 		}
 		for g := range 8 {
-			for metric := range map[string]int{"DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_GPU_TEMP": 0, "DCGM_FI_DEV_POWER_USAGE": 0, "DCGM_FI_DEV_XID_ERRORS": 0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 0, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0} {
-				c.add(metric, "job", "dcgm-exporter", "Hostname", node, "gpu", itoa(g), "UUID", node+"-"+itoa(g), "namespace", "ns"+itoa(g), "pod", "p"+itoa(n)+"-"+itoa(g))
+			for _, field := range []string{"GPU_UTIL", "GPU_TEMP", "POWER_USAGE", "XID_ERRORS", "ECC_SBE_VOL_TOTAL", "ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "UNCORRECTABLE_REMAPPED_ROWS"} {
+				c.add("DCGM_FI_DEV_"+field, "job", "dcgm-exporter", "Hostname", node, "gpu", itoa(g), "UUID", node+"-"+itoa(g), "namespace", "ns"+itoa(g), "pod", "p"+itoa(n)+"-"+itoa(g))
 			}
 		}
 		for _, condition := range []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "KernelDeadlock", "ReadonlyFilesystem", "FrequentKubeletRestart", "FrequentContainerdRestart", "CorruptDockerOverlay2"} {

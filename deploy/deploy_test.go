@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -249,6 +250,73 @@ func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
 		require.Equal(t, strings.ToLower(a.Alert), anchor)
 	}
 	require.Equal(t, names, sections, "in the order of the rules")
+}
+
+// sections returns what docs/alerts.md says of each alert.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/alerts.md")
+	require.NoError(t, err)
+	found := map[string]string{}
+	for _, part := range strings.Split(string(text), "\n### ")[1:] {
+		title, body, _ := strings.Cut(part, "\n")
+		body, _, _ = strings.Cut(body, "\n## ")
+		found[title] = body
+	}
+	return found
+}
+
+func TestEveryRunbookHasACommandToPasteAndADecision(t *testing.T) {
+	for title, body := range sections(t) {
+		require.Contains(t, body, "\n```sh\n", title)
+		require.Contains(t, body, "\n**Decide**", title)
+	}
+}
+
+// blocks returns the fenced blocks of a language.
+func blocks(t *testing.T, file, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var found []string
+	for _, part := range strings.Split(string(text), "\n```"+language+"\n")[1:] {
+		block, _, closed := strings.Cut(part, "\n```")
+		require.True(t, closed)
+		found = append(found, block)
+	}
+	return found
+}
+
+// Those of kube-prometheus are not looked up.
+func TestInhibitionNamesAlertsThatThereAre(t *testing.T) {
+	have := map[string]bool{
+		"KubeAPIErrorBudgetBurn": true, "KubeNodeNotReady": true, "KubeNodeUnreachable": true,
+	}
+	for _, a := range alerts(t) {
+		have[a.Alert] = true
+	}
+	var config struct {
+		Rules []struct {
+			Source []string `yaml:"source_matchers"`
+			Target []string `yaml:"target_matchers"`
+			Equal  []string `yaml:"equal"`
+		} `yaml:"inhibit_rules"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(blocks(t, "../docs/alerts.md", "yaml")[0]))
+	decoder.KnownFields(true)
+	require.NoError(t, decoder.Decode(&config))
+	require.NotEmpty(t, config.Rules)
+	matcher := regexp.MustCompile(`^alertname=~?"([A-Za-z|]+)"$`)
+	for _, r := range config.Rules {
+		require.NotEmpty(t, r.Source)
+		require.NotEmpty(t, r.Target)
+		for _, m := range append(r.Source, r.Target...) {
+			require.Regexp(t, matcher, m)
+			for name := range strings.SplitSeq(matcher.FindStringSubmatch(m)[1], "|") {
+				require.True(t, have[name], name)
+			}
+		}
+	}
 }
 
 func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {

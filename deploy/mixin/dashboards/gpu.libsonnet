@@ -32,5 +32,5 @@ function(c) local s = c.dcgm, n = (import '../lib/records.libsonnet')(c); g.dash
       g.timeseries('Temperature, of $node', '', 'celsius', [g.query('max by (gpu) (DCGM_FI_DEV_GPU_TEMP{%s, Hostname="$node"})' % s, 'GPU {{gpu}}')]),
     ]),
   ],
-  [g.variable('node', 'Hostname', 'DCGM_FI_DEV_GPU_TEMP{%s}' % s, multi=false) + { includeAll: false, allValue: null, current: {} }]
+  [g.choice('node', 'Hostname', 'DCGM_FI_DEV_GPU_TEMP{%s}' % s)]
 )

@@ -6,7 +6,6 @@ local g = import '../lib/grafana.libsonnet';
 function(c)
   local n = (import '../lib/records.libsonnet')(c);
   local team = c.trafficTeam, namespace = c.trafficNamespace, direction = c.trafficDirection;
-  local variable(name, label, current) = g.variable(name, label, n.traffic, multi=false) + { includeAll: false, allValue: null, current: current };
   g.dashboard(
     'promguard / Network',
     'promguard-network',
@@ -31,8 +30,8 @@ function(c)
       ]),
     ],
     [
-      variable('direction', direction, { text: 'internet-out', value: 'internet-out' }),
-      variable('team', team, {}),
-      g.variable('namespace', 'namespace', n.sent, multi=false) + { includeAll: false, allValue: null, current: {} },
+      g.choice('direction', direction, n.traffic) + { current::: { text: 'internet-out', value: 'internet-out' } },
+      g.choice('team', team, n.traffic),
+      g.choice('namespace', 'namespace', n.sent),
     ]
   )

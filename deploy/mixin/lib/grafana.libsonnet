@@ -76,6 +76,10 @@ local gridWidth = 24;
     hide: 0,
   },
 
+  // choice is a variable with one value, for panels that must not read all of them:
+  // Grafana begins with the first.
+  choice(name, label, selector):: $.variable(name, label, selector, multi=false) + { includeAll: false, allValue: null, current:: null },
+
   // query is an expression and how its series are called.
   query(expr, legend=''):: { expr: expr, legend: legend },
 
