@@ -195,6 +195,7 @@ func name(matchers []*labels.Matcher) string {
 type rule struct {
 	Alert       string            `yaml:"alert"`
 	Record      string            `yaml:"record"`
+	Expr        string            `yaml:"expr"`
 	For         string            `yaml:"for"`
 	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"`
