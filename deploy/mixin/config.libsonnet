@@ -17,6 +17,10 @@
     kubelet: 'job="kubelet", metrics_path="/metrics/cadvisor"',
     dcgm: 'job=~"(nvidia-)?dcgm-exporter"',
 
+    // Interfaces of pods, by the names that container runtimes and Multus give them.
+    // Pods on the network of their host have all of the node's, most of the series.
+    podInterfaces: 'interface=~"(eth|net)[0-9]+"',
+
     // Traffic that iptables rules count: the name of the counter, and the labels
     // that the comments of the rules give it.
     traffic: 'iptables_bytes_total',

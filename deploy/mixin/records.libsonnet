@@ -14,11 +14,11 @@ function(c)
   // such pods. Without kube-state-metrics nobody knows which those are.
   local ofPods(metric) = |||
     sum by (namespace) (
-      rate(%(metric)s{%(kubelet)s, namespace!=""}[5m])
+      rate(%(metric)s{%(kubelet)s, %(interfaces)s, namespace!=""}[5m])
       unless on (namespace, pod) kube_pod_info{%(ksm)s, host_network="true"}
     )
     and on () count(kube_pod_info{%(ksm)s, host_network="true"})
-  ||| % { metric: metric, kubelet: c.kubelet, ksm: s };
+  ||| % { metric: metric, kubelet: c.kubelet, interfaces: c.podInterfaces, ksm: s };
 
   // Errors of the last ten minutes, of GPUs that had some. No increase(): an error
   // ends the pod that had the GPU, and so the series with its labels, in the same
