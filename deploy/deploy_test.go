@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,17 @@ func TestQueriesNameTheMetricsOfTheListAndNoOthers(t *testing.T) {
 			})
 		}
 	}
+	// What rules record is read, and what is read of that kind is recorded.
+	recorded := map[string]bool{}
+	for _, r := range allRules(t) {
+		if r.Record != "" {
+			require.Regexp(t, `^[a-z_]+:[a-zA-Z_]+:[a-z0-9_]+$`, r.Record, "level:metric:operations")
+			require.True(t, read[r.Record], "%s is read by nothing", r.Record)
+			recorded[r.Record] = true
+		}
+	}
+	maps.DeleteFunc(read, func(name string, _ bool) bool { return recorded[name] })
+
 	var listed []string
 	for exporter, names := range known(t) {
 		require.True(t, slices.IsSorted(names), exporter)
@@ -179,28 +191,49 @@ func name(matchers []*labels.Matcher) string {
 	return ""
 }
 
-// alert is what the tests look at of a rule.
-type alert struct {
+// rule is what the tests look at of a rule.
+type rule struct {
 	Alert       string            `yaml:"alert"`
+	Record      string            `yaml:"record"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-func alerts(t *testing.T) []alert {
+func allRules(t *testing.T) []rule {
 	t.Helper()
 	text, err := os.ReadFile(rules)
 	require.NoError(t, err)
 	var file struct {
 		Groups []struct {
-			Rules []alert `yaml:"rules"`
+			Rules []rule `yaml:"rules"`
 		} `yaml:"groups"`
 	}
 	require.NoError(t, yaml.Unmarshal(text, &file))
-	var all []alert
+	var all []rule
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
 	require.NotEmpty(t, all)
 	return all
+}
+
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	all := slices.DeleteFunc(allRules(t), func(r rule) bool { return r.Alert == "" })
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestEveryAlertSaysWhatItIsAndHowUrgent(t *testing.T) {
+	for _, a := range alerts(t) {
+		require.Contains(t, []string{"critical", "warning", "info"}, a.Labels["severity"], a.Alert)
+		require.NotEmpty(t, a.For, a.Alert)
+		for _, annotation := range []string{"summary", "description", "runbook_url"} {
+			require.NotEmpty(t, a.Annotations[annotation], "%s: %s", a.Alert, annotation)
+		}
+	}
 }
 
 func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
@@ -218,6 +251,73 @@ func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
 		require.Equal(t, strings.ToLower(a.Alert), anchor)
 	}
 	require.Equal(t, names, sections, "in the order of the rules")
+}
+
+// sections returns what docs/alerts.md says of each alert.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/alerts.md")
+	require.NoError(t, err)
+	found := map[string]string{}
+	for _, part := range strings.Split(string(text), "\n### ")[1:] {
+		title, body, _ := strings.Cut(part, "\n")
+		body, _, _ = strings.Cut(body, "\n## ")
+		found[title] = body
+	}
+	return found
+}
+
+func TestEveryRunbookHasACommandToPasteAndADecision(t *testing.T) {
+	for title, body := range sections(t) {
+		require.Contains(t, body, "\n```sh\n", title)
+		require.Contains(t, body, "\n**Decide**", title)
+	}
+}
+
+// blocks returns the fenced blocks of a language.
+func blocks(t *testing.T, file, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var found []string
+	for _, part := range strings.Split(string(text), "\n```"+language+"\n")[1:] {
+		block, _, closed := strings.Cut(part, "\n```")
+		require.True(t, closed)
+		found = append(found, block)
+	}
+	return found
+}
+
+// Those of kube-prometheus are not looked up.
+func TestInhibitionNamesAlertsThatThereAre(t *testing.T) {
+	have := map[string]bool{
+		"KubeAPIErrorBudgetBurn": true, "KubeNodeNotReady": true, "KubeNodeUnreachable": true,
+	}
+	for _, a := range alerts(t) {
+		have[a.Alert] = true
+	}
+	var config struct {
+		Rules []struct {
+			Source []string `yaml:"source_matchers"`
+			Target []string `yaml:"target_matchers"`
+			Equal  []string `yaml:"equal"`
+		} `yaml:"inhibit_rules"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(blocks(t, "../docs/alerts.md", "yaml")[0]))
+	decoder.KnownFields(true)
+	require.NoError(t, decoder.Decode(&config))
+	require.NotEmpty(t, config.Rules)
+	matcher := regexp.MustCompile(`^alertname=~?"([A-Za-z|]+)"$`)
+	for _, r := range config.Rules {
+		require.NotEmpty(t, r.Source)
+		require.NotEmpty(t, r.Target)
+		for _, m := range append(r.Source, r.Target...) {
+			require.Regexp(t, matcher, m)
+			for name := range strings.SplitSeq(matcher.FindStringSubmatch(m)[1], "|") {
+				require.True(t, have[name], name)
+			}
+		}
+	}
 }
 
 func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {

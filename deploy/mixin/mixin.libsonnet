@@ -1,7 +1,10 @@
-// promguard's mixin: dashboards by file name, and alerts.
+// promguard's mixin: dashboards by file name, recording rules, and alerts.
 (import 'config.libsonnet') + {
-  grafanaDashboards+:: {
+  local guarded(value, without) = if $._config.withGuard then value else without,
+
+  grafanaDashboards+:: guarded({
     'promguard-guard.json': (import 'dashboards/guard.libsonnet')($._config),
+  }, {}) + {
     'promguard-refusals.json': (import 'dashboards/refusals.libsonnet')($._config),
     'promguard-queries.json': (import 'dashboards/queries.libsonnet')($._config),
     'promguard-server.json': (import 'dashboards/server.libsonnet')($._config),
@@ -14,9 +17,12 @@
     'promguard-scheduling.json': (import 'dashboards/scheduling.libsonnet')($._config),
   },
 
+  prometheusRules+:: {
+    groups: (import 'records.libsonnet')($._config),
+  },
+
   prometheusAlerts+:: {
-    groups: [
-      (import 'alerts/guard.libsonnet')($._config),
+    groups: guarded([(import 'alerts/guard.libsonnet')($._config)], []) + [
       (import 'alerts/server.libsonnet')($._config),
       (import 'alerts/control-plane.libsonnet')($._config),
       (import 'alerts/nodes.libsonnet')($._config),

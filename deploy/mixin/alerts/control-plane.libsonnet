@@ -1,6 +1,6 @@
 function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
-  local s = c.apiserver, e = c.etcd;
+  local a = c.apiserver, e = c.etcd, n = (import '../lib/records.libsonnet')(c);
   {
     name: 'promguard-control-plane',
     rules: [
@@ -8,7 +8,8 @@ function(c)
         'KubeAPIServerRefuses',
         'warning',
         '10m',
-        'sum by (verb, resource) (rate(apiserver_request_total{%s, code="429"}[5m])) > 1' % s,
+        // An eviction is refused with 429 because of a disruption budget, in every drain.
+        'sum by (verb, resource) (%s{code="429", subresource!="eviction"}) > 1' % n.requests,
         'API servers refuse requests with 429.',
         '{{ $value | humanize }} requests per second to {{ $labels.verb }} {{ $labels.resource }} are refused: too many at a time.',
       ),
@@ -16,23 +17,36 @@ function(c)
         'KubeAPIServerFails',
         'critical',
         '10m',
+        // By verb: renewals of leases by every kubelet would hide that all lists fail.
         |||
-          sum(rate(apiserver_request_total{%(s)s, code=~"5.."}[5m]))
-            / sum(rate(apiserver_request_total{%(s)s}[5m]))
+          sum by (verb) (%(requests)s{code=~"5..", verb!="CONNECT"})
+            / sum by (verb) (%(requests)s)
             > 0.03
-        ||| % { s: s },
+          and sum by (verb) (%(requests)s{code=~"5..", verb!="CONNECT"}) > 1
+        ||| % { requests: n.requests },
         'API servers fail.',
-        '{{ $value | humanizePercentage }} of the requests to the API servers end with 5xx.',
+        '{{ $value | humanizePercentage }} of the {{ $labels.verb }} requests to the API servers end with 5xx.',
+      ),
+      alert(
+        'KubeAPIServersRestart',
+        'critical',
+        '0s',
+        // A rollout starts each of them once.
+        'sum(changes(process_start_time_seconds{%(a)s}[30m])) > 1.5 * count(up{%(a)s})' % { a: a },
+        'API servers start again and again.',
+        '{{ $value }} starts of API servers within 30 minutes, more than one of each.',
       ),
       alert(
         'KubeAPIServerMemoryLeaps',
         'warning',
         '5m',
+        // Half an hour after a start it is above what it was while it warmed up.
         |||
-          process_resident_memory_bytes{%(s)s}
-            > 1.5 * (process_resident_memory_bytes{%(s)s} offset 30m)
-          and process_resident_memory_bytes{%(s)s} > 8 * 2^30
-        ||| % { s: s },
+          process_resident_memory_bytes{%(a)s}
+            > 1.5 * (process_resident_memory_bytes{%(a)s} offset 30m)
+          and process_resident_memory_bytes{%(a)s} > 8 * 2^30
+          and on (instance) time() - process_start_time_seconds{%(a)s} > 7200
+        ||| % { a: a },
         'The memory of an API server has leapt.',
         '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, half as much again as half an hour ago.',
       ),
@@ -40,15 +54,42 @@ function(c)
         'KubeAPIServerListsFromEtcd',
         'warning',
         '15m',
-        'sum by (resource, type) (rate(etcd_request_duration_seconds_count{%s, operation="list"}[5m])) > 20' % s,
+        'sum by (resource, type) (rate(etcd_request_duration_seconds_count{%s, operation="list"}[5m])) > 20' % a,
         'Lists pass the cache of the API servers by.',
         '{{ $value | humanize }} lists of {{ $labels.resource }}{{ $labels.type }} per second are read from etcd.',
+      ),
+      alert(
+        'EtcdNoQuorum',
+        'critical',
+        '3m',
+        |||
+          (
+            count by (job) (up{%(e)s} == 1 and on (job, instance) etcd_server_has_leader{%(e)s} == 1)
+            or 0 * count by (job) (up{%(e)s})
+          )
+          < (count by (job) (up{%(e)s}) + 1) / 2
+        ||| % { e: e },
+        'etcd has no quorum.',
+        '{{ $value }} members of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to the cluster.',
+      ),
+      alert(
+        'EtcdSlowForAPIServers',
+        'critical',
+        '10m',
+        |||
+          1 - sum by (operation) (rate(etcd_request_duration_seconds_bucket{%(a)s, operation!~"list.*", le=~"1(\\.0)?"}[5m]))
+            / sum by (operation) (rate(etcd_request_duration_seconds_count{%(a)s, operation!~"list.*"}[5m]))
+            > 0.01
+          and sum by (operation) (rate(etcd_request_duration_seconds_count{%(a)s, operation!~"list.*"}[5m])) > 1
+        ||| % { a: a },
+        'API servers wait for etcd.',
+        '{{ $value | humanizePercentage }} of the requests to etcd of kind {{ $labels.operation }} take longer than a second.',
       ),
       alert(
         'EtcdSlowDisk',
         'warning',
         '15m',
-        'histogram_quantile(0.99, sum by (instance, le) (rate(etcd_disk_wal_fsync_duration_seconds_bucket{%s}[5m]))) > 0.5' % e,
+        'histogram_quantile(0.99, sum by (instance, le) (rate(etcd_disk_wal_fsync_duration_seconds_bucket{%s}[5m]))) > 0.1' % e,
         'The disk of etcd is slow.',
         'One of a hundred fsyncs of {{ $labels.instance }} takes {{ $value | humanizeDuration }} or longer.',
       ),
@@ -56,7 +97,7 @@ function(c)
         'EtcdQuotaNearlyUsed',
         'critical',
         '10m',
-        'etcd_mvcc_db_total_size_in_bytes{%(s)s} / etcd_server_quota_backend_bytes{%(s)s} > 0.9' % { s: e },
+        'etcd_mvcc_db_total_size_in_bytes{%(e)s} / etcd_server_quota_backend_bytes{%(e)s} > 0.9' % { e: e },
         'etcd is nearly full.',
         'The database of {{ $labels.instance }} has {{ $value | humanizePercentage }} of its quota; at 100 % writes are refused.',
       ),

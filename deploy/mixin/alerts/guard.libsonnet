@@ -8,7 +8,8 @@ function(c)
         'PromguardDown',
         'critical',
         '5m',
-        'absent(up{%s} == 1)' % s,
+        // Where there never was one, nobody misses it.
+        'absent(up{%(s)s} == 1) unless on () absent_over_time(promguard_config_hash{%(s)s}[1d])' % { s: s },
         'No guard can be scraped.',
         'Grafana has no data source: no guard that Prometheus knows of answers.',
       ),
@@ -16,9 +17,10 @@ function(c)
         'PromguardUpstreamUnreachable',
         'critical',
         '5m',
-        'promguard_upstream_up{%s} == 0' % s,
-        'A guard gets no answer from the server behind.',
-        'The guard {{ $labels.pod }} got no answer over HTTP from the server behind for 5 minutes.',
+        // One of several is not ready, gets no requests, and can wait.
+        'max(promguard_upstream_up{%s}) == 0' % s,
+        'No guard gets an answer from the server behind.',
+        'For 5 minutes no guard has got an answer over HTTP from the server behind: Grafana shows nothing.',
       ),
       alert(
         'PromguardPolicyNotLoaded',

@@ -1,19 +1,31 @@
 function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
-  local s = c.ksm, d = c.dcgm;
-  // What takes a GPU out of work; application errors such as 13 and 31 are not here.
-  local xids = [48, 64, 74, 79, 95, 119];
+  local s = c.ksm, d = c.dcgm, n = (import '../lib/records.libsonnet')(c);
+  // Errors of GPUs are tickets until somebody cordons the node: it is being dealt with.
+  local gpusAtWork(expr) = '%s unless on (Hostname) label_replace(max by (node) (kube_node_spec_unschedulable{%s}) == 1, "Hostname", "$1", "node", "(.+)")' % [expr, s];
+  local broken = gpusAtWork('%s{xid=~"%s"}' % [n.xids, c.xids]);
   {
     name: 'promguard-nodes',
     rules: [
+      alert(
+        'NodesNotReady',
+        'critical',
+        '5m',
+        |||
+          sum(%(conditions)s{condition="Ready", status=~"false|unknown"}) > %(least)d
+          and sum(%(conditions)s{condition="Ready", status=~"false|unknown"}) > %(ratio)g * sum(%(nodes)s)
+        ||| % { conditions: n.conditions, nodes: n.nodes, least: c.burstNodes, ratio: c.notReadyRatio },
+        'Many nodes are not ready.',
+        '{{ $value }} nodes have not been ready for 5 minutes: their pods are soon moved elsewhere.',
+      ),
       alert(
         'NodesJoinedInBurst',
         'info',
         '0s',
         |||
-          count(time() - kube_node_created{%(s)s} < 600) > %(least)d
-          and count(time() - kube_node_created{%(s)s} < 600) > %(ratio)g * count(kube_node_info{%(s)s})
-        ||| % { s: s, least: c.burstNodes, ratio: c.burstRatio },
+          %(joined)s > %(least)d
+          and %(joined)s > on () %(ratio)g * sum(%(nodes)s)
+        ||| % { joined: n.joined, nodes: n.nodes, least: c.burstNodes, ratio: c.burstRatio },
         'Many nodes joined at once.',
         '{{ $value }} nodes were created within 10 minutes; daemons on each of them now list and watch.',
       ),
@@ -23,54 +35,96 @@ function(c)
         '2m',
         // A kube-state-metrics that is away, one shard of several too, takes its nodes with it.
         |||
-          count(kube_node_info{%(s)s} offset 10m unless on (node) kube_node_info{%(s)s}) > %(least)d
-          and count(kube_node_info{%(s)s} offset 10m unless on (node) kube_node_info{%(s)s}) > %(ratio)g * count(kube_node_info{%(s)s} offset 10m)
-          unless on () count(up{%(s)s} == 0)
-          and on () sum(up{%(s)s}) >= sum(up{%(s)s} offset 10m)
+          %(left)s > %(least)d
+          and %(left)s > on () %(ratio)g * sum(%(nodes)s offset 10m)
+          unless on () count(up{%(up)s} == 0)
+          and on () sum(up{%(up)s}) >= sum(up{%(up)s} offset 10m)
           and on () count(kube_node_info{%(s)s})
-        ||| % { s: s, least: c.burstNodes, ratio: c.burstRatio },
+        ||| % { left: n.left, nodes: n.nodes, s: s, up: c.ksmUp, least: c.burstNodes, ratio: c.burstRatio },
         'Many nodes left at once.',
         '{{ $value }} nodes that were there 10 minutes ago are gone.',
       ),
       alert(
         'GPUXid',
+        'warning',
+        '0s',
+        broken,
+        'A GPU is out of work.',
+        'GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $labels.xid }}.',
+      ),
+      alert(
+        'GPUsFailTogether',
         'critical',
         '0s',
-        std.join(' or ', ['DCGM_FI_DEV_XID_ERRORS{%s} == %d' % [d, x] for x in xids]) + '\n',
-        'A GPU is out of work.',
-        'GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $value }}.',
+        'count(count by (Hostname, gpu, UUID) (%s)) > %d' % [broken, c.gpusAtOnce],
+        'Many GPUs are out of work at once.',
+        '{{ $value }} GPUs on nodes that are not cordoned report errors after which they do no work.',
+      ),
+      alert(
+        'GPUsMissing',
+        'warning',
+        '15m',
+        // The device plugin knows a GPU that it may not give out; one that left the
+        // bus altogether is known only by there having been more.
+        |||
+          (
+            max by (node) (kube_node_status_capacity{%(s)s, resource="nvidia_com_gpu"})
+              - max by (node) (kube_node_status_allocatable{%(s)s, resource="nvidia_com_gpu"})
+              > 0
+            or max by (node) (label_replace(%(before)s - %(now)s > 0, "node", "$1", "Hostname", "(.+)"))
+          )
+          unless on (node) max by (node) (kube_node_spec_unschedulable{%(s)s}) == 1
+        ||| % {
+          s: s,
+          before: 'count by (Hostname) (count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s} offset 1h))' % d,
+          now: 'count by (Hostname) (count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s}))' % d,
+        },
+        'GPUs of a node are gone.',
+        '{{ $value }} GPUs of {{ $labels.node }} cannot be given out or are not seen any more.',
       ),
       alert(
         'GPUUncorrectedMemoryErrors',
-        'critical',
+        'warning',
         '0s',
-        'increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{%s}[10m]) > 0' % d,
+        gpusAtWork(n.doubleBit),
         'A GPU lost what was in its memory.',
         'GPU {{ $labels.gpu }} of {{ $labels.Hostname }} had double bit errors within 10 minutes.',
       ),
       alert(
         'GPURowRemapFailed',
-        'critical',
+        'warning',
         '0s',
-        'DCGM_FI_DEV_ROW_REMAP_FAILURE{%s} > 0' % d,
+        gpusAtWork('max by (Hostname, gpu, UUID) (DCGM_FI_DEV_ROW_REMAP_FAILURE{%s}) > 0' % d),
         'A GPU has no spare rows left.',
         'GPU {{ $labels.gpu }} of {{ $labels.Hostname }} could not remap a row: it has to be replaced.',
+      ),
+      alert(
+        'SchedulerStuck',
+        'critical',
+        '10m',
+        // A scheduler that waits for its turn has all pending pods in its queue, too.
+        |||
+          max(sum by (instance) (scheduler_pending_pods{%(s)s, queue="active"})) > 100
+          and on () sum(rate(scheduler_schedule_attempts_total{%(s)s, result!="error"}[10m])) == 0
+        ||| % { s: c.scheduler },
+        'Nothing is scheduled.',
+        '{{ $value }} pods wait to be scheduled, and for 10 minutes no attempt has come to a result.',
       ),
       alert(
         'GangRunsInPart',
         'warning',
         '15m',
-        (import '../lib/gangs.libsonnet')(s),
+        n.gangInPart + ' > 0',
         'A job holds nodes and cannot begin.',
-        'Pods of job {{ $labels.namespace }}/{{ $labels.owner_name }} that find no place while others of it run: {{ $value }}.',
+        'Pods of {{ $labels.owner_kind }} {{ $labels.namespace }}/{{ $labels.owner_name }} that find no place while others of it run: {{ $value }}.',
       ),
       alert(
         'BalloonsDeflated',
         'info',
         '30m',
         |||
-          sum by (namespace, deployment) (kube_deployment_status_replicas_available{%(s)s, %(b)s})
-            < 0.5 * sum by (namespace, deployment) (kube_deployment_spec_replicas{%(s)s, %(b)s})
+          max by (namespace, deployment) (kube_deployment_status_replicas_available{%(s)s, %(b)s})
+            < 0.5 * max by (namespace, deployment) (kube_deployment_spec_replicas{%(s)s, %(b)s})
         ||| % { s: s, b: c.balloon },
         'The room that balloons hold is taken.',
         '{{ $value }} balloons of {{ $labels.namespace }}/{{ $labels.deployment }} are left, less than half: no node has come for those that were evicted.',

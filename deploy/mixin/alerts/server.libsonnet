@@ -5,6 +5,31 @@ function(c)
     name: 'promguard-server',
     rules: [
       alert(
+        'PrometheusNotReady',
+        'warning',
+        '30m',
+        // A process that is killed and starts again leaves gaps: hence the maximum.
+        // up: not a pod that is gone.
+        |||
+          max_over_time(prometheus_ready{%(s)s}[30m]) == 0
+          and on (instance) up{%(s)s}
+        ||| % { s: s },
+        'A Prometheus does not get ready.',
+        '{{ $labels.pod }} has not been ready for half an hour: meanwhile the other replica is the only one.',
+      ),
+      alert(
+        'PrometheusReplayLoops',
+        'critical',
+        '0s',
+        |||
+          changes(process_start_time_seconds{%(s)s}[3h]) > 2
+          and on (instance) max_over_time(prometheus_ready{%(s)s}[30m]) == 0
+          and on (instance) up{%(s)s}
+        ||| % { s: s },
+        'A Prometheus is killed in each replay.',
+        '{{ $labels.pod }} has started {{ $value }} times again in 3 hours and never got ready: it will not by itself.',
+      ),
+      alert(
         'PrometheusReplayStalled',
         'critical',
         '15m',
@@ -12,7 +37,7 @@ function(c)
         |||
           changes(promguard_wal_replay_progress_ratio{%(s)s}[10m]) == 0
           and on (instance) prometheus_ready{%(s)s} == 0
-          and on (instance) rate(process_cpu_seconds_total{%(s)s}[10m]) < 0.01
+          and on (instance) rate(process_cpu_seconds_total{%(s)s}[10m]) < 0.02
         ||| % { s: s },
         'A Prometheus neither gets ready nor does anything.',
         '{{ $labels.pod }} is not ready, and its replay of the write-ahead log has not moved for 25 minutes.',
@@ -32,14 +57,6 @@ function(c)
         'sum by (instance, endpoint) (rate(promguard_api_requests_stopped_total{%s, reason="deadline"}[5m])) > 0.1' % s,
         'Reads are stopped at their deadline.',
         '{{ $labels.instance }} stops {{ $value | humanize }} reads of {{ $labels.endpoint }} per second at their deadline.',
-      ),
-      alert(
-        'PrometheusReadBudgetNearlyUsed',
-        'warning',
-        '10m',
-        'promguard_read_memory_reserved_bytes{%(s)s} > 0.7 * promguard_read_memory_budget_bytes{%(s)s}' % { s: s },
-        'Reads hold most of the memory they may have.',
-        'Reads of {{ $labels.instance }} hold {{ $value | humanize1024 }}B, more than 70 % of --guard.read-memory-budget.',
       ),
       alert(
         'PrometheusConnectionsUsedUp',

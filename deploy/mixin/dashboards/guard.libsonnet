@@ -1,48 +1,58 @@
 // The guard at a glance: is it there, what does it let through, how fast.
 local g = import '../lib/grafana.libsonnet';
 
-function(c) local s = c.guard; g.dashboard(
-  'promguard / Guard',
-  'promguard-guard',
-  'Reads that pass the guard, how long they take and wait, and what is refused.',
-  [
-    g.row('Now', [
-      g.stat('Pods that serve', 'Guards whose metrics are scraped.', 'short', [g.query('sum(up{%s})' % s)], [[null, 'red'], [1, 'orange'], [2, 'green']]),
-      g.stat('Server behind', 'Share of the guards that get an answer from the server behind.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]),
-      g.stat('Policy in force', '0 if a guard could not load its policy and goes on with the old one.', 'short', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]),
-      g.stat('Policies in use', 'More than one while a new policy is rolled out.', 'short', [g.query('count(count_values("hash", promguard_config_hash{%s}))' % s)], [[null, 'green'], [2, 'orange']]),
-      g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused.', 'percentunit', [g.query('sum(rate(promguard_rejected_total{%s}[15m])) / sum(rate(promguard_requests_total{%s}[15m]))' % [s, s])], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]),
-    ]),
-    g.row('Requests', [
-      g.timeseries('Requests by status', 'Answers by status code; 499 are clients that left.', 'reqps', [g.query('sum by (code) (rate(promguard_requests_total{%s}[$__rate_interval]))' % s, '{{code}}')], stacked=true),
-      g.timeseries('Requests by class', '', 'reqps', [g.query('sum by (class) (rate(promguard_requests_total{%s}[$__rate_interval]))' % s, '{{class}}')], stacked=true),
-      g.timeseries('In flight', 'From the headers of a request to the last byte of its answer.', 'short', [g.query('sum by (class) (promguard_requests_in_flight{%s})' % s, '{{class}}')], stacked=true),
-    ]),
-    g.row('Time', [
-      g.timeseries('Queries', 'Quantiles of how long requests of class query take, the server behind included.', 's', [
-        g.query('histogram_quantile(%s, sum by (le) (rate(promguard_request_duration_seconds_bucket{%s, class="query"}[$__rate_interval])))' % [q, s], 'p' + q)
-        for q in ['0.5', '0.9', '0.99']
+function(c)
+  local s = c.guard;
+  // Of buckets, or of a native histogram where the server scrapes those instead.
+  local quantile(q, class) = g.query(
+    |||
+      histogram_quantile(%(q)s, sum by (le) (rate(promguard_request_duration_seconds_bucket{%(s)s, class="%(class)s"}[$__rate_interval])))
+      or histogram_quantile(%(q)s, sum(rate(promguard_request_duration_seconds{%(s)s, class="%(class)s"}[$__rate_interval])))
+    ||| % { q: q, s: s, class: class },
+    'p' + q
+  );
+  g.dashboard(
+    'promguard / Guard',
+    'promguard-guard',
+    'Reads that pass the guard, how long they take and wait, and what is refused.',
+    [
+      g.row('Now', [
+        g.stat('Pods that serve', 'Guards whose metrics are scraped.', 'short', [g.query('sum(up{%s})' % s)], [[null, 'red'], [1, 'orange'], [2, 'green']]),
+        g.stat('Server behind', 'Share of the guards that get an answer from the server behind.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]),
+        g.stat('Policy in force', '0 if a guard could not load its policy and goes on with the old one.', 'short', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]),
+        g.stat('Policies in use', 'More than one while a new policy is rolled out.', 'short', [g.query('count(count_values("hash", promguard_config_hash{%s}))' % s)], [[null, 'green'], [2, 'orange']]),
+        g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused.', 'percentunit', [g.query('sum(rate(promguard_rejected_total{%s}[15m])) / sum(rate(promguard_requests_total{%s}[15m]))' % [s, s])], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]),
       ]),
-      g.timeseries('Metadata', 'The same for series, labels and label values.', 's', [
-        g.query('histogram_quantile(%s, sum by (le) (rate(promguard_request_duration_seconds_bucket{%s, class="metadata"}[$__rate_interval])))' % [q, s], 'p' + q)
-        for q in ['0.5', '0.9', '0.99']
+      g.row('Requests', [
+        g.timeseries('Requests by status', 'Answers by status code; 499 are clients that left.', 'reqps', [g.query('sum by (code) (rate(promguard_requests_total{%s}[$__rate_interval]))' % s, '{{code}}')], stacked=true),
+        g.timeseries('Requests by class', '', 'reqps', [g.query('sum by (class) (rate(promguard_requests_total{%s}[$__rate_interval]))' % s, '{{class}}')], stacked=true),
+        g.timeseries('In flight', 'From the headers of a request to the last byte of its answer.', 'short', [g.query('sum by (class) (promguard_requests_in_flight{%s})' % s, '{{class}}')], stacked=true),
       ]),
-      g.timeseries('Wait for a permit (p99)', 'How long requests wait in the queue, by class of admission.', 's', [g.query('histogram_quantile(0.99, sum by (class, le) (rate(promguard_admission_wait_seconds_bucket{%s}[$__rate_interval])))' % s, '{{class}}')]),
-    ]),
-    g.row('Admission', [
-      g.timeseries('Permits held', '', 'short', [g.query('sum by (class) (promguard_admission_permits{%s})' % s, '{{class}}')], stacked=true),
-      g.timeseries('Waiting', '', 'short', [g.query('sum by (class) (promguard_admission_queued{%s})' % s, '{{class}}')], stacked=true),
-      g.timeseries('Answers shared and remembered', 'Requests that got the answer of an identical one, or that of before, and cost the server nothing.', 'reqps', [
-        g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared'),
-        g.query('sum by (result) (rate(promguard_cache_requests_total{%s}[$__rate_interval]))' % s, 'cache: {{result}}'),
+      g.row('Time', [
+        g.timeseries('Queries', 'Quantiles of how long requests of class query take, the server behind included.', 's', [
+          quantile(q, 'query')
+          for q in ['0.5', '0.9', '0.99']
+        ]),
+        g.timeseries('Metadata', 'The same for series, labels and label values.', 's', [
+          quantile(q, 'metadata')
+          for q in ['0.5', '0.9', '0.99']
+        ]),
+        g.timeseries('Wait for a permit (p99)', 'How long requests wait in the queue, by class of admission.', 's', [g.query('histogram_quantile(0.99, sum by (class, le) (rate(promguard_admission_wait_seconds_bucket{%s}[$__rate_interval])))' % s, '{{class}}')]),
       ]),
-    ]),
-    g.row('Trouble', [
-      g.timeseries('State of the servers behind', 'How many guards see a server in a state: reads go to one that is ready.', 'short', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{server}}: {{state}}')], stacked=true),
-      g.timeseries('Errors of the server behind', 'Requests that it did not answer in full, by reason.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]),
-      g.timeseries('Clients that left', '', 'reqps', [g.query('sum by (class) (rate(promguard_client_gone_total{%s}[$__rate_interval]))' % s, '{{class}}')]),
-      g.timeseries('Memory', 'Resident memory of each guard.', 'bytes', [g.query('process_resident_memory_bytes{%s}' % s, '{{pod}}')]),
-      g.timeseries('CPU', 'Processors that each guard uses.', 'short', [g.query('rate(process_cpu_seconds_total{%s}[$__rate_interval])' % s, '{{pod}}')]),
-    ]),
-  ]
-)
+      g.row('Admission', [
+        g.timeseries('Permits held', '', 'short', [g.query('sum by (class) (promguard_admission_permits{%s})' % s, '{{class}}')], stacked=true),
+        g.timeseries('Waiting', '', 'short', [g.query('sum by (class) (promguard_admission_queued{%s})' % s, '{{class}}')], stacked=true),
+        g.timeseries('Answers shared and remembered', 'Requests that got the answer of an identical one, or that of before, and cost the server nothing.', 'reqps', [
+          g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared'),
+          g.query('sum by (result) (rate(promguard_cache_requests_total{%s}[$__rate_interval]))' % s, 'cache: {{result}}'),
+        ]),
+      ]),
+      g.row('Trouble', [
+        g.timeseries('State of the servers behind', 'How many guards see a server in a state: reads go to one that is ready.', 'short', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{server}}: {{state}}')], stacked=true),
+        g.timeseries('Errors of the server behind', 'Requests that it did not answer in full, by reason.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]),
+        g.timeseries('Clients that left', '', 'reqps', [g.query('sum by (class) (rate(promguard_client_gone_total{%s}[$__rate_interval]))' % s, '{{class}}')]),
+        g.timeseries('Memory', 'Resident memory of each guard.', 'bytes', [g.query('process_resident_memory_bytes{%s}' % s, '{{pod}}')]),
+        g.timeseries('CPU', 'Processors that each guard uses.', 'short', [g.query('rate(process_cpu_seconds_total{%s}[$__rate_interval])' % s, '{{pod}}')]),
+      ]),
+    ]
+  )

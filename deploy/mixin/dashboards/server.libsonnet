@@ -6,6 +6,12 @@ function(c) local s = c.prometheus; g.dashboard(
   'promguard-server',
   'Memory, the budget of reads, queues, and the replay of the write-ahead log of the patched Prometheus.',
   [
+    g.row('Now', [
+      g.stat('Ready', 'Servers that answer queries, of those that are scraped.', 'percentunit', [g.query('sum(prometheus_ready{%(s)s}) / count(up{%(s)s} and on (instance) prometheus_build_info{%(s)s})' % { s: s })], [[null, 'red'], [1, 'green']]),
+      g.stat('Replayed', 'By the server that is farthest from being ready, as another one sees it; empty if all are ready.', 'percentunit', [g.query('min(promguard_wal_replay_progress_ratio{%(s)s} and on (instance) prometheus_ready{%(s)s} == 0)' % { s: s })]) + { fieldConfig+: { defaults+: { noValue: 'none replays' } } },
+      g.stat('Stopped', 'Reads refused or stopped per second.', 'reqps', [g.query(g.measured('sum(rate(promguard_api_requests_stopped_total{%(s)s}[5m]))' % { s: s }, 'promguard_read_memory_budget_bytes{%s}' % s))], [[null, 'green'], [0.1, 'orange']]),
+      g.stat('Rules missed', 'Evaluations left out in the last hour.', 'short', [g.query('sum(increase(prometheus_rule_group_iterations_missed_total{%s}[1h]))' % s)], [[null, 'green'], [0.5, 'red']]),
+    ]),
     g.row('Memory', [
       g.timeseries('Memory', 'What the kernel counts, pages of mapped files included; what Go holds; what of it is no garbage; and the limit that Go keeps to.', 'bytes', [
         g.query('process_resident_memory_bytes{%s, pod=~"$pod"}' % s, '{{pod}} resident'),

@@ -2,7 +2,7 @@
 function(config, name, severity, wait, expr, summary, description) {
   alert: name,
   expr: expr,
-  [if wait != '0s' then 'for']: wait,
+  'for': wait,
   labels: { severity: severity },
   annotations: {
     summary: summary,

@@ -76,28 +76,36 @@ local gridWidth = 24;
     hide: 0,
   },
 
+  // choice is a variable with one value, for panels that must not read all of them:
+  // Grafana begins with the first.
+  choice(name, label, selector):: $.variable(name, label, selector, multi=false) + { includeAll: false, allValue: null, current:: null },
+
   // query is an expression and how its series are called.
   query(expr, legend=''):: { expr: expr, legend: legend },
 
-  local targets(queries, instant) = std.mapWithIndex(function(i, q) {
+  // measured is what an expression gives, and 0 where it gives nothing though there
+  // are series of the selector: without them there is no answer, not a green 0.
+  measured(expr, selector):: '%s or 0 * count(%s)' % [expr, selector],
+
+  local targets(queries, instant, format) = std.mapWithIndex(function(i, q) {
     refId: std.char(std.codepoint('A') + i),
     datasource: source,
     expr: q.expr,
     legendFormat: if q.legend == '' then '__auto' else q.legend,
     range: !instant,
     instant: instant,
-    format: if instant then 'table' else 'time_series',
+    format: format,
     editorMode: 'code',
   }, queries),
 
-  local panel(type, title, description, unit, height, queries, instant=false) = {
+  local panel(type, title, description, unit, height, queries, instant=false, format='time_series') = {
     type: type,
     title: title,
     description: description,
     datasource: source,
     gridPos: { x: 0, y: 0, w: gridWidth, h: height },
     fieldConfig: { defaults: { unit: unit }, overrides: [] },
-    targets: targets(queries, instant),
+    targets: targets(queries, instant, format),
   },
 
   // timeseries draws lines; stacked draws areas on top of each other.
@@ -119,15 +127,18 @@ local gridWidth = 24;
     },
   },
 
-  // stat shows last values; thresholds are [[from, color], ...], the first from null.
-  stat(title, description, unit, queries, thresholds=[[null, 'text']], mappings=[]):: panel('stat', title, description, unit, 4, queries) + {
+  // stat shows what is now, from instant queries: the end of a range that ended an
+  // hour ago would look like the present. thresholds are [[from, color], ...], the
+  // first from null.
+  stat(title, description, unit, queries, thresholds=[[null, 'text']], mappings=[]):: panel('stat', title, description, unit, 4, queries, instant=true) + {
     fieldConfig+: { defaults+: {
+      noValue: 'not measured',
       mappings: mappings,
       thresholds: { mode: 'absolute', steps: [{ value: t[0], color: t[1] } for t in thresholds] },
     } },
     options: {
       colorMode: 'value',
-      graphMode: 'area',
+      graphMode: 'none',
       justifyMode: 'auto',
       orientation: 'auto',
       textMode: 'auto',
@@ -136,7 +147,7 @@ local gridWidth = 24;
   },
 
   // table shows the series of one instant query, the largest value first.
-  table(title, description, unit, query):: panel('table', title, description, unit, 8, [query], instant=true) + {
+  table(title, description, unit, query):: panel('table', title, description, unit, 8, [query], instant=true, format='table') + {
     options: { showHeader: true, sortBy: [{ displayName: 'Value', desc: true }] },
     transformations: [{ id: 'organize', options: { excludeByName: { Time: true } } }],
   },

@@ -23,7 +23,7 @@ func Render(root string) (map[string][]byte, error) {
 	vm.Importer(&jsonnet.FileImporter{JPaths: []string{root}})
 	text, err := vm.EvaluateAnonymousSnippet("render.jsonnet", `
 		local mixin = import 'deploy/mixin/mixin.libsonnet';
-		{ dashboards: mixin.grafanaDashboards, rules: mixin.prometheusAlerts }
+		{ dashboards: mixin.grafanaDashboards, rules: { groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups } }
 	`)
 	if err != nil {
 		return nil, err

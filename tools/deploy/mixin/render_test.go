@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-jsonnet"
 	"github.com/google/go-jsonnet/formatter"
 	"github.com/stretchr/testify/require"
 )
@@ -32,6 +33,18 @@ func TestTheFilesThatAreCheckedInAreThoseTheMixinGives(t *testing.T) {
 	kustomization, err := os.ReadFile(root + "/deploy/grafana/kustomization.yaml")
 	require.NoError(t, err)
 	require.Equal(t, len(checkedIn), strings.Count(string(kustomization), "- dashboards/"), "dashboards in the kustomization")
+}
+
+func TestWithoutAGuardNothingAsksForOne(t *testing.T) {
+	vm := jsonnet.MakeVM()
+	vm.Importer(&jsonnet.FileImporter{JPaths: []string{root}})
+	text, err := vm.EvaluateAnonymousSnippet("without.jsonnet", `
+		local mixin = (import 'deploy/mixin/mixin.libsonnet') + { _config+:: { withGuard: false } };
+		{ dashboards: std.objectFields(mixin.grafanaDashboards), groups: [g.name for g in mixin.prometheusAlerts.groups] }
+	`)
+	require.NoError(t, err)
+	require.NotContains(t, text, "promguard-guard")
+	require.Contains(t, text, "promguard-server")
 }
 
 func TestJsonnetIsFormatted(t *testing.T) {

@@ -1,0 +1,304 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// The cluster here is a hundredth of one with 7,500 nodes, and so is the number of
+// samples that a query may hold: Prometheus allows 50 million.
+const (
+	nodes      = 75
+	maxSamples = 50_000_000 / 100
+	// A panel is not alone on the server: it takes half of that at most.
+	share = 2
+)
+
+type point struct {
+	t int64
+	f float64
+}
+
+func (p point) T() int64                      { return p.t }
+func (p point) ST() int64                     { return 0 }
+func (p point) F() float64                    { return p.f }
+func (p point) H() *histogram.Histogram       { return nil }
+func (p point) FH() *histogram.FloatHistogram { return nil }
+func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (p point) Copy() chunks.Sample           { return p }
+
+// cluster holds series by their name. All gauges have the same samples, one every half
+// minute, and so have all counters.
+type cluster struct {
+	to             time.Time
+	gauge, counter []chunks.Sample
+	series         map[string][]storage.Series
+}
+
+// add makes a series of name and pairs of labels.
+func (c *cluster) add(name string, pairs ...string) {
+	b := labels.NewScratchBuilder(1 + len(pairs)/2)
+	b.Add(labels.MetricName, name)
+	for i := 0; i < len(pairs); i += 2 {
+		b.Add(pairs[i], pairs[i+1])
+	}
+	b.Sort()
+	samples := c.gauge
+	if strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") || strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count") {
+		samples = c.counter
+	}
+	c.series[name] = append(c.series[name], storage.NewListSeries(b.Labels(), samples))
+}
+
+func (c *cluster) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		var found []storage.Series
+	next:
+		for _, s := range c.series[name(matchers)] {
+			for _, m := range matchers {
+				if !m.Matches(s.Labels().Get(m.Name)) {
+					continue next
+				}
+			}
+			found = append(found, s)
+		}
+		return &set{series: found}
+	}}, nil
+}
+
+type set struct {
+	series []storage.Series
+	at     int
+}
+
+func (s *set) Next() bool                        { s.at++; return s.at <= len(s.series) }
+func (s *set) At() storage.Series                { return s.series[s.at-1] }
+func (s *set) Err() error                        { return nil }
+func (s *set) Warnings() annotations.Annotations { return nil }
+
+// newCluster has what exporters of a cluster have: 30 pods of their own network and 8 of
+// the host's on each node, with the ten interfaces that one sees there; 20 teams whose
+// traffic is counted by direction; 8 GPUs a node; a tenth of the pods are those of gangs.
+// API servers do not grow by nodes: a hundredth of the series of five busy ones.
+func newCluster(from, to time.Time) *cluster {
+	c := &cluster{to: to, series: map[string][]storage.Series{}}
+	for at := from; !at.After(to); at = at.Add(30 * time.Second) {
+		c.gauge = append(c.gauge, point{at.UnixMilli(), 1})
+		c.counter = append(c.counter, point{at.UnixMilli(), at.Sub(from).Seconds()})
+	}
+	itoa := strconv.Itoa
+	pod := func(node, namespace, name string, host bool) {
+		c.add("kube_pod_info", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "node", node, "host_network", strconv.FormatBool(host))
+		c.add("kube_pod_status_phase", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "phase", "Running")
+		for i := range 10 {
+			if i > 0 && !host {
+				break
+			}
+			for _, metric := range []string{"container_network_receive_bytes_total", "container_network_transmit_bytes_total", "container_network_receive_packets_dropped_total"} {
+				c.add(metric, "job", "kubelet", "metrics_path", "/metrics/cadvisor", "instance", node, "namespace", namespace, "pod", name, "interface", "eth"+itoa(i))
+			}
+		}
+	}
+	c.add("up", "job", "kube-state-metrics", "instance", "k")
+	for n := range nodes {
+		node := "n" + itoa(n)
+		for p := range 30 {
+			name := "p" + itoa(n) + "-" + itoa(p)
+			pod(node, "ns"+itoa(p%20), name, false)
+			if p%10 == 0 {
+				c.add("kube_pod_owner", "job", "kube-state-metrics", "namespace", "ns"+itoa(p%20), "pod", name, "owner_kind", "Job", "owner_name", "j"+itoa(n/4), "owner_is_controller", "true")
+			}
+		}
+		for p := range 8 {
+			pod(node, "kube-system", "h"+itoa(n)+"-"+itoa(p), true)
+		}
+		for team := range 20 {
+			for _, direction := range []string{"internet-out", "internet-in", "zone-out", "zone-in"} {
+				c.add("iptables_bytes_total", "job", "iptables-exporter", "instance", node, "team", "t"+itoa(team), "namespace", "ns"+itoa(team), "traffic", direction)
+			}
+		}
+		for g := range 8 {
+			for _, field := range []string{"GPU_UTIL", "GPU_TEMP", "POWER_USAGE", "XID_ERRORS", "ECC_SBE_VOL_TOTAL", "ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "UNCORRECTABLE_REMAPPED_ROWS"} {
+				c.add("DCGM_FI_DEV_"+field, "job", "dcgm-exporter", "Hostname", node, "gpu", itoa(g), "UUID", node+"-"+itoa(g), "namespace", "ns"+itoa(g), "pod", "p"+itoa(n)+"-"+itoa(g))
+			}
+		}
+		for _, condition := range []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "KernelDeadlock", "ReadonlyFilesystem", "FrequentKubeletRestart", "FrequentContainerdRestart", "CorruptDockerOverlay2"} {
+			for _, status := range []string{"true", "false", "unknown"} {
+				c.add("kube_node_status_condition", "job", "kube-state-metrics", "node", node, "condition", condition, "status", status)
+			}
+		}
+		c.add("kube_node_info", "job", "kube-state-metrics", "node", node, "kubelet_version", "v1")
+		c.add("kube_node_created", "job", "kube-state-metrics", "node", node)
+		c.add("kube_node_spec_unschedulable", "job", "kube-state-metrics", "node", node)
+		for _, key := range []string{"gpu", "pool", "cordoned"} {
+			c.add("kube_node_spec_taint", "job", "kube-state-metrics", "node", node, "key", key, "effect", "NoSchedule")
+		}
+		for _, metric := range []string{"kube_node_status_capacity", "kube_node_status_allocatable"} {
+			c.add(metric, "job", "kube-state-metrics", "node", node, "resource", "nvidia_com_gpu")
+		}
+		for j := range 6 {
+			for _, metric := range []string{"scrape_samples_scraped", "scrape_samples_post_metric_relabeling", "scrape_series_added"} {
+				c.add(metric, "job", "daemon"+itoa(j), "instance", node)
+			}
+		}
+	}
+	for j := range 100 {
+		c.add("kube_job_spec_parallelism", "job", "kube-state-metrics", "namespace", "ns0", "job_name", "j"+itoa(j))
+		c.add("kube_job_spec_completions", "job", "kube-state-metrics", "namespace", "ns0", "job_name", "j"+itoa(j))
+		c.add("kube_pod_status_unschedulable", "job", "kube-state-metrics", "namespace", "ns0", "pod", "p"+itoa(j%nodes)+"-0", "uid", itoa(j))
+	}
+	for i := range 100 {
+		a := []string{"job", "apiserver", "instance", itoa(i % 5), "resource", "r" + itoa(i%50), "verb", []string{"LIST", "GET", "WATCH", "PUT"}[i%4]}
+		c.add("apiserver_request_total", append(a, "code", "200", "scope", itoa(i))...)
+		c.add("apiserver_response_sizes_sum", append(a, "scope", itoa(i))...)
+		c.add("apiserver_watch_events_sizes_sum", a...)
+		c.add("apiserver_watch_events_sizes_count", a...)
+		c.add("etcd_request_duration_seconds_count", append(a, "operation", "list", "type", itoa(i))...)
+		for bound := range 24 {
+			c.add("apiserver_request_sli_duration_seconds_bucket", append(a, "scope", itoa(i), "le", itoa(bound))...)
+		}
+	}
+	return c
+}
+
+func engine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples / share, Timeout: 2 * time.Minute})
+}
+
+// record adds the series that the recording rules give, in their order.
+func (c *cluster) record(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(rules)
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Record, Expr string
+				Labels       map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			q, err := engine().NewInstantQuery(context.Background(), c, nil, r.Expr, c.to)
+			require.NoError(t, err, r.Expr)
+			result := q.Exec(context.Background())
+			require.NoError(t, result.Err, "%s", r.Expr)
+			vector, err := result.Vector()
+			require.NoError(t, err)
+			for _, s := range vector {
+				if r.Record == "" {
+					continue
+				}
+				var pairs []string
+				s.Metric.Range(func(l labels.Label) { pairs = append(pairs, l.Name, l.Value) })
+				for name, value := range r.Labels {
+					pairs = append(pairs, name, value)
+				}
+				c.add(r.Record, pairs...)
+			}
+			q.Close()
+		}
+	}
+}
+
+// asks is a query of a panel, as Grafana sends it.
+type asks struct {
+	place, expr string
+	instant     bool
+}
+
+func panels(t *testing.T, rateInterval string) []asks {
+	t.Helper()
+	files, err := filepath.Glob(dashboards + "/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	variables := strings.NewReplacer("$__rate_interval", rateInterval,
+		"$direction", "internet-out", "$team", "t0", "$namespace", "ns0", "$node", "n0", "$instance", ".*", "$pod", ".*")
+	var all []asks
+	for _, file := range files {
+		var dashboard struct {
+			Panels []struct {
+				Title   string
+				Targets []struct {
+					Expr    string
+					Instant bool
+				}
+			}
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &dashboard))
+		for _, p := range dashboard.Panels {
+			for _, target := range p.Targets {
+				all = append(all, asks{filepath.Base(file) + ": " + p.Title, variables.Replace(target.Expr), target.Instant})
+			}
+		}
+	}
+	return all
+}
+
+// ask evaluates a query over a time range that ends with the data.
+func (c *cluster) ask(q asks, back, step time.Duration) error {
+	evaluate := func() (promql.Query, error) {
+		if q.instant {
+			return engine().NewInstantQuery(context.Background(), c, nil, q.expr, c.to)
+		}
+		return engine().NewRangeQuery(context.Background(), c, nil, q.expr, c.to.Add(-back), c.to, step)
+	}
+	query, err := evaluate()
+	if err != nil {
+		return err
+	}
+	defer query.Close()
+	return query.Exec(context.Background()).Err
+}
+
+// What Grafana asks for with the range of the dashboards, and over a week.
+func TestEveryPanelIsAffordableOnThousandsOfNodes(t *testing.T) {
+	to := time.Unix(1_800_000_000, 0)
+	for _, tc := range []struct {
+		back, step   time.Duration
+		rateInterval string
+	}{
+		{3 * time.Hour, 30 * time.Second, "2m"},
+		{7 * 24 * time.Hour, 10 * time.Minute, "10m30s"},
+	} {
+		t.Run(fmt.Sprint(tc.back), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(to.Add(-tc.back-24*time.Hour), to)
+			c.record(t)
+			for _, q := range panels(t, tc.rateInterval) {
+				require.NoError(t, c.ask(q, tc.back, tc.step), "%s: %s", q.place, q.expr)
+			}
+			// What the rules record is refused where a panel reads it itself.
+			for _, expr := range []string{
+				`topk(20, sum by (namespace) (rate(container_network_receive_bytes_total[2m])))`,
+				`sum by (traffic) (rate(iptables_bytes_total[2m]))`,
+			} {
+				require.ErrorAs(t, c.ask(asks{expr: expr}, tc.back, tc.step), new(promql.ErrTooManySamples), expr)
+			}
+		})
+	}
+}
