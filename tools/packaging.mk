@@ -57,6 +57,13 @@ image-push:
 test-image: image
 	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v ./tools/image/imagetest
 
+## test-dockerfile: build deploy/image/Dockerfile with buildah, on GO_IMAGE, and compare files and configuration with those of make image
+.PHONY: test-dockerfile
+GO_IMAGE ?= docker.io/library/golang:1.26
+test-dockerfile: image
+	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI='$(or $(UI),1)' PROMGUARD_GO_IMAGE='$(GO_IMAGE)' \
+		go test -count=1 -v -timeout 60m -run TestTheDockerfile ./tools/image/imagetest
+
 ## bump: take the patches to another upstream version, UPSTREAM=v0.316.0, or go on after conflicts; BUMP_ARGS=--check writes nothing
 .PHONY: bump
 BUMP_ARGS ?=
