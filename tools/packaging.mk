@@ -47,9 +47,8 @@ image: dist
 ## image-push: the images of make image to IMAGE_REGISTRY, with the documents about them
 .PHONY: image-push
 image-push:
-	@set -e; tag=v$$($(PATCHES) version | tr + -); \
-	for product in prometheus promguard; do \
-		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product:$$tag; \
+	@set -e; for product in prometheus promguard; do \
+		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product; \
 	done
 
 ## test-image: the images of make image, validated, and started as a container runtime would
