@@ -79,5 +79,22 @@ release: release-check image
 		--created $(SOURCE_DATE_EPOCH) --out build/release/$$(go run ./tools/release --version $$version tag)
 release-check:
 	@version=$(VERSION_NOW) && go run ./tools/release --version $$version check $(if $(filter 0,$(DRY_RUN)),,--dry-run)
+## release-push: the images of a release in build/release/, after its checksums were compared, to IMAGE_REGISTRY
+.PHONY: release-push
+release-push:
+	@set -e; tag=$$(go run ./tools/release --version $(VERSION_NOW) tag); \
+	rm -rf build/release-push; \
+	(cd build/release/$$tag && sha256sum --check --strict --quiet sha256sums.txt); \
+	for product in prometheus promguard; do \
+		mkdir -p build/release-push/$$product; \
+		tar -xf build/release/$$tag/$$product-$${tag#v}.oci.tar -C build/release-push/$$product; \
+		go run ./tools/image push build/release-push/$$product $(IMAGE_REGISTRY)/$$product; \
+	done
 release-notes:
 	@version=$(VERSION_NOW) && go run ./tools/release --version $$version notes
+
+# As a program of its own release: it and golangci-lint need different versions of a YAML parser.
+.PHONY: lint-workflows
+lint: lint-workflows
+lint-workflows:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
