@@ -51,10 +51,11 @@ image-push:
 		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product; \
 	done
 
-## test-image: the images of make image, validated, and started as a container runtime would
+## test-image: the images of make image, started as container runtimes do, other platforms' in qemu, and read by other projects' code
 .PHONY: test-image
 test-image: image
-	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v ./tools/image/imagetest
+	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v -timeout 60m ./tools/image/imagetest
+	cd tools/image/readers && PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_DIST='$(CURDIR)/$(DIST)' go test -count=1 -v .
 
 ## test-dockerfile: build deploy/image/Dockerfile with buildah, on GO_IMAGE, and compare files and configuration with those of make image
 .PHONY: test-dockerfile
