@@ -31,7 +31,7 @@ type Component struct {
 	Name, Version string
 	// PURL is the package URL.
 	PURL string
-	// Supplier is under whose name it is published, or NoAssertion.
+	// Supplier is under whose name it is published: an account, a host or an organization.
 	Supplier string
 	// Sum is the module's checksum as in go.sum; empty for others.
 	Sum string

@@ -153,7 +153,6 @@ const npmList = `Name: @scope/a
 Version: 1.0.0
 License: MIT
 Private: false
-Repository: https://github.com/scope/mono.git
 License Text:
 ===
 
@@ -172,10 +171,10 @@ func TestPackagesAreReadFromTheListOfTheWebUI(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Component{
 		{
-			Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT", Supplier: "github.com/scope",
+			Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT", Supplier: "npmjs.com/@scope",
 			Licences: []Licence{{"LICENSE", "\nMIT text\nName: not a field here\n\n"}},
 		},
-		{Name: "b", Version: "2.0.0-rc.1", PURL: "pkg:npm/b@2.0.0-rc.1", Declared: NoAssertion, Supplier: NoAssertion},
+		{Name: "b", Version: "2.0.0-rc.1", PURL: "pkg:npm/b@2.0.0-rc.1", Declared: NoAssertion, Supplier: "npmjs.com/b"},
 	}, components)
 
 	_, err = NPM("")

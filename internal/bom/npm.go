@@ -52,9 +52,9 @@ func NPM(list string) ([]Component, error) {
 		if current.Name == "" || current.Version == "" {
 			return fmt.Errorf("a package without a name or a version: %q %q", current.Name, current.Version)
 		}
-		if current.Supplier == "" {
-			current.Supplier = NoAssertion
-		}
+		// The scope is an account; a package without one belongs to its own maintainers.
+		scope, _, _ := strings.Cut(current.Name, "/")
+		current.Supplier = "npmjs.com/" + scope
 		current.PURL = "pkg:npm/" + strings.Replace(current.Name, "@", "%40", 1) + "@" + escape(current.Version)
 		if text != nil {
 			current.Licences = []Licence{{File: "LICENSE", Text: text.String()}}
@@ -81,8 +81,6 @@ func NPM(list string) ([]Component, error) {
 			current.Name = value
 		case key == "Version":
 			current.Version = value
-		case key == "Repository":
-			current.Supplier = repositoryOwner(value)
 		case key == "License":
 			current.Declared = expression(value)
 		}
@@ -100,19 +98,6 @@ func NPM(list string) ([]Component, error) {
 	}
 	sortComponents(components)
 	return components, nil
-}
-
-// repositoryOwner is whose repository it is that a package.json names, of the
-// forms that npm takes; NoAssertion where that does not say.
-func repositoryOwner(url string) string {
-	_, path, ok := strings.Cut(url, "://")
-	if !ok {
-		return NoAssertion
-	}
-	if owner := publisher(path); strings.Contains(owner, "/") {
-		return owner
-	}
-	return NoAssertion
 }
 
 // expression returns what a package.json says of its licence, if it can be an

@@ -183,9 +183,6 @@ func (c Component) spdx(kind string) spdxPackage {
 		Purpose:      "LIBRARY",
 		ExternalRefs: []spdxRef{{"PACKAGE-MANAGER", "purl", c.PURL}},
 	}
-	if c.Supplier == "" || c.Supplier == NoAssertion {
-		p.Supplier = NoAssertion
-	}
 	if c.Declared == "" {
 		p.LicenseDeclared = NoAssertion
 	}
