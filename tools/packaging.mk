@@ -47,15 +47,22 @@ image: dist
 ## image-push: the images of make image to IMAGE_REGISTRY, with the documents about them
 .PHONY: image-push
 image-push:
-	@set -e; tag=v$$($(PATCHES) version | tr + -); \
-	for product in prometheus promguard; do \
-		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product:$$tag; \
+	@set -e; for product in prometheus promguard; do \
+		go run ./tools/image push $(IMAGES)/$$product/oci $(IMAGE_REGISTRY)/$$product; \
 	done
 
-## test-image: the images of make image, validated, and started as a container runtime would
+## test-image: the images of make image, started as container runtimes do, other platforms' in qemu, and read by other projects' code
 .PHONY: test-image
 test-image: image
-	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v ./tools/image/imagetest
+	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI=$(UI) go test -count=1 -v -timeout 60m ./tools/image/imagetest
+	cd tools/image/readers && PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_DIST='$(CURDIR)/$(DIST)' go test -count=1 -v .
+
+## test-dockerfile: build deploy/image/Dockerfile with buildah, on GO_IMAGE, and compare files and configuration with those of make image
+.PHONY: test-dockerfile
+GO_IMAGE ?= docker.io/library/golang:1.26
+test-dockerfile: image
+	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI='$(or $(UI),1)' PROMGUARD_GO_IMAGE='$(GO_IMAGE)' \
+		go test -count=1 -v -timeout 60m -run TestTheDockerfile ./tools/image/imagetest
 
 ## bump: take the patches to another upstream version, UPSTREAM=v0.316.0, or go on after conflicts; BUMP_ARGS=--check writes nothing
 .PHONY: bump
@@ -73,5 +80,22 @@ release: release-check image
 		--created $(SOURCE_DATE_EPOCH) --out build/release/$$(go run ./tools/release --version $$version tag)
 release-check:
 	@version=$(VERSION_NOW) && go run ./tools/release --version $$version check $(if $(filter 0,$(DRY_RUN)),,--dry-run)
+## release-push: the images of a release in build/release/, after its checksums were compared, to IMAGE_REGISTRY
+.PHONY: release-push
+release-push:
+	@set -e; tag=$$(go run ./tools/release --version $(VERSION_NOW) tag); \
+	rm -rf build/release-push; \
+	(cd build/release/$$tag && sha256sum --check --strict --quiet sha256sums.txt); \
+	for product in prometheus promguard; do \
+		mkdir -p build/release-push/$$product; \
+		tar -xf build/release/$$tag/$$product-$${tag#v}.oci.tar -C build/release-push/$$product; \
+		go run ./tools/image push build/release-push/$$product $(IMAGE_REGISTRY)/$$product; \
+	done
 release-notes:
 	@version=$(VERSION_NOW) && go run ./tools/release --version $$version notes
+
+# As a program of its own release: it and golangci-lint need different versions of a YAML parser.
+.PHONY: lint-workflows
+lint: lint-workflows
+lint-workflows:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12

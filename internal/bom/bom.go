@@ -31,6 +31,8 @@ type Component struct {
 	Name, Version string
 	// PURL is the package URL.
 	PURL string
+	// Supplier is under whose name it is published: an account, a host or an organization.
+	Supplier string
 	// Sum is the module's checksum as in go.sum; empty for others.
 	Sum string
 	// Declared is the SPDX expression of the licence, or NoAssertion.
@@ -146,8 +148,19 @@ func module(path, version, sum, dir string) (Component, error) {
 	}
 	return Component{
 		Name: path, Version: version, PURL: "pkg:golang/" + path + "@" + escape(version),
-		Sum: sum, Declared: declared(licences), Licences: licences,
+		Supplier: publisher(path), Sum: sum, Declared: declared(licences), Licences: licences,
 	}, nil
+}
+
+// publisher is the part of a module's path that names whose it is: the account
+// on hosts that have accounts, and else the host.
+func publisher(path string) string {
+	host, rest, _ := strings.Cut(path, "/")
+	account, _, _ := strings.Cut(rest, "/")
+	if account != "" && slices.Contains([]string{"github.com", "gitlab.com", "bitbucket.org", "codeberg.org"}, host) {
+		return host + "/" + account
+	}
+	return host
 }
 
 func sortComponents(cs []Component) {
@@ -226,7 +239,7 @@ func standardLibrary(ctx context.Context, dir string, binaries []Binary) (Compon
 	}
 	bare, _, _ := strings.Cut(strings.TrimPrefix(version, "go"), " ")
 	return Component{
-		Name: "stdlib", Version: bare, PURL: "pkg:golang/stdlib@" + bare,
+		Name: "stdlib", Version: bare, PURL: "pkg:golang/stdlib@" + bare, Supplier: "The Go Authors",
 		Declared: declared(licences), Licences: licences,
 	}, nil
 }

@@ -74,6 +74,7 @@ func TestABinarySaysWhatItIsMadeOf(t *testing.T) {
 	require.Equal(t, "github.com/golang/snappy", snappy.Name)
 	require.Equal(t, "pkg:golang/github.com/golang/snappy@v1.0.0", snappy.PURL)
 	require.Equal(t, "BSD-3-Clause", snappy.Declared)
+	require.Equal(t, "github.com/golang", snappy.Supplier)
 	require.NotEmpty(t, snappy.Sum)
 	require.Contains(t, snappy.Licences[0].Text, "The Snappy-Go Authors")
 
@@ -170,10 +171,10 @@ func TestPackagesAreReadFromTheListOfTheWebUI(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Component{
 		{
-			Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT",
+			Name: "@scope/a", Version: "1.0.0", PURL: "pkg:npm/%40scope/a@1.0.0", Declared: "MIT", Supplier: "npmjs.com/@scope",
 			Licences: []Licence{{"LICENSE", "\nMIT text\nName: not a field here\n\n"}},
 		},
-		{Name: "b", Version: "2.0.0-rc.1", PURL: "pkg:npm/b@2.0.0-rc.1", Declared: NoAssertion},
+		{Name: "b", Version: "2.0.0-rc.1", PURL: "pkg:npm/b@2.0.0-rc.1", Declared: NoAssertion, Supplier: "npmjs.com/b"},
 	}, components)
 
 	_, err = NPM("")
@@ -205,11 +206,13 @@ func TestADocumentNamesEverythingOnceAndIsTheSameTwice(t *testing.T) {
 	require.NoError(t, err)
 	roots, err := Pinned(t.Context(), "../..", "golang.org/x/crypto/x509roots/fallback")
 	require.NoError(t, err)
+	patched, err := Pinned(t.Context(), "../..", "github.com/prometheus/prometheus")
+	require.NoError(t, err)
 	subject := Subject{
 		Name: "example.com/hello", Version: "1.0.0+x.1", Digest: "sha256:" + strings.Repeat("ab", 32), Download: "git+https://example.com",
 		Namespace: "https://example.com/spdx", Created: time.Unix(1_800_000_000, 0),
 	}
-	in := Contents{Binaries: []Binary{b}, Linked: components, Embedded: npm, EmbeddedTag: "builtinassets", Beside: []Component{roots}}
+	in := Contents{Binaries: []Binary{b}, Linked: components, Embedded: npm, EmbeddedTag: "builtinassets", Beside: []Component{roots}, Patched: &patched}
 	text, err := Document(subject, in)
 	require.NoError(t, err)
 	again, err := Document(subject, in)
@@ -235,6 +238,7 @@ func TestADocumentNamesEverythingOnceAndIsTheSameTwice(t *testing.T) {
 		" DESCRIBES example.com/hello",
 		"example.com/hello CONTAINS hello",
 		"hello STATIC_LINK github.com/golang/snappy", "hello STATIC_LINK stdlib",
+		"hello DESCENDANT_OF github.com/prometheus/prometheus",
 		"hello CONTAINS @scope/a", "hello CONTAINS b",
 		"example.com/hello CONTAINS golang.org/x/crypto/x509roots/fallback",
 	}, relations)

@@ -52,6 +52,9 @@ func NPM(list string) ([]Component, error) {
 		if current.Name == "" || current.Version == "" {
 			return fmt.Errorf("a package without a name or a version: %q %q", current.Name, current.Version)
 		}
+		// The scope is an account; a package without one belongs to its own maintainers.
+		scope, _, _ := strings.Cut(current.Name, "/")
+		current.Supplier = "npmjs.com/" + scope
 		current.PURL = "pkg:npm/" + strings.Replace(current.Name, "@", "%40", 1) + "@" + escape(current.Version)
 		if text != nil {
 			current.Licences = []Licence{{File: "LICENSE", Text: text.String()}}

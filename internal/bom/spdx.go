@@ -87,6 +87,9 @@ type Contents struct {
 	// Embedded are npm packages in every binary that has the build tag EmbeddedTag.
 	Embedded    []Component
 	EmbeddedTag string
+	// Patched is the module that the binaries' own is a changed copy of, or nil.
+	// Whatever is known to be wrong with that may be wrong with them.
+	Patched *Component
 	// Beside are modules that lie beside the binaries, as data.
 	Beside []Component
 }
@@ -134,6 +137,9 @@ func Document(s Subject, in Contents) ([]byte, error) {
 				doc.Relationships = append(doc.Relationships, spdxRelationship{id, "STATIC_LINK", spdxID("Go", c.Name+"@"+c.Version)})
 			}
 		}
+		if in.Patched != nil {
+			doc.Relationships = append(doc.Relationships, spdxRelationship{id, "DESCENDANT_OF", spdxID("Go", in.Patched.Name+"@"+in.Patched.Version)})
+		}
 		if b.HasTag(in.EmbeddedTag) {
 			for _, c := range in.Embedded {
 				doc.Relationships = append(doc.Relationships, spdxRelationship{id, "CONTAINS", spdxID("npm", c.Name+"@"+c.Version)})
@@ -143,7 +149,11 @@ func Document(s Subject, in Contents) ([]byte, error) {
 	for _, c := range in.Beside {
 		doc.Relationships = append(doc.Relationships, spdxRelationship{root, "CONTAINS", spdxID("Go", c.Name+"@"+c.Version)})
 	}
-	for _, c := range Merge(in.Linked, in.Beside) {
+	modules := Merge(in.Linked, in.Beside)
+	if in.Patched != nil {
+		modules = Merge(modules, []Component{*in.Patched})
+	}
+	for _, c := range modules {
 		doc.Packages = append(doc.Packages, c.spdx("Go"))
 	}
 	for _, c := range in.Embedded {
@@ -168,7 +178,7 @@ func (b Binary) has(c Component) bool {
 
 func (c Component) spdx(kind string) spdxPackage {
 	p := spdxPackage{
-		Name: c.Name, ID: spdxID(kind, c.Name+"@"+c.Version), Version: c.Version, Supplier: NoAssertion,
+		Name: c.Name, ID: spdxID(kind, c.Name+"@"+c.Version), Version: c.Version, Supplier: "Organization: " + c.Supplier,
 		DownloadLocation: NoAssertion, LicenseConcluded: NoAssertion, LicenseDeclared: c.Declared, Copyright: NoAssertion,
 		Purpose:      "LIBRARY",
 		ExternalRefs: []spdxRef{{"PACKAGE-MANAGER", "purl", c.PURL}},

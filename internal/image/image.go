@@ -36,20 +36,24 @@ type Spec struct {
 	// Created is the time of the image and of every file in it, in seconds.
 	Created time.Time
 	// Base is what the layers lie on; nil is nothing. Its environment is kept
-	// where Config sets none.
+	// where Config sets none, and so are its symbolic links to directories:
+	// files below one come to lie where it leads.
 	Base   v1.Image
 	Layers []Layer
 }
 
 // Build packs an image in the formats of OCI.
 func Build(s Spec) (v1.Image, error) {
-	base := s.Base
-	if base == nil {
-		base = empty.Image
+	img := asOCI(empty.Image)
+	layers := s.Layers
+	if s.Base != nil {
+		var err error
+		if img, layers, err = onBase(s.Base, s.Layers); err != nil {
+			return nil, fmt.Errorf("base: %w", err)
+		}
 	}
-	img := mutate.ConfigMediaType(mutate.MediaType(base, types.OCIManifestSchema1), types.OCIConfigJSON)
 	created := v1.Time{Time: s.Created.UTC()}
-	for _, l := range s.Layers {
+	for _, l := range layers {
 		packed, err := pack(l.Files, s.Created)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.What, err)

@@ -17,8 +17,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
 )
@@ -197,6 +199,55 @@ func TestAnImageLiesOnItsBase(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))
 	}
+}
+
+// As in most distributions, where /bin is a link to /usr/bin; and as Docker writes it.
+func TestFilesComeToLieWhereTheLinksOfTheBaseLead(t *testing.T) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range []tar.Header{
+		{Name: "usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "usr/bin/sh", Typeflag: tar.TypeReg, Mode: 0o755},
+		{Name: "bin", Typeflag: tar.TypeSymlink, Linkname: "usr/bin"},
+		{Name: "etc", Typeflag: tar.TypeSymlink, Linkname: "/config/../settings"},
+		{Name: "settings", Typeflag: tar.TypeSymlink, Linkname: "usr/settings"},
+		{Name: "loop", Typeflag: tar.TypeSymlink, Linkname: "loop"},
+	} {
+		require.NoError(t, w.WriteHeader(&h))
+	}
+	require.NoError(t, w.Close())
+	layer, err := tarball.LayerFromReader(&buf)
+	require.NoError(t, err)
+	base, err := mutate.AppendLayers(empty.Image, layer)
+	require.NoError(t, err)
+
+	s := spec(Text("/bin/hello", "hello"), Dir("/etc", 0o755, 0, 0), Text("/etc/passwd", "root"))
+	s.Base = base
+	path := filepath.Join(t.TempDir(), "oci")
+	require.NoError(t, WriteLayout(path, "v1", index(t, build(t, s)), nil))
+	_, back, _, err := ReadLayout(path)
+	require.NoError(t, err)
+	require.NoError(t, validate.Index(back))
+	img, err := ForPlatform(back, "linux/arm64")
+	require.NoError(t, err)
+	manifest, err := img.Manifest()
+	require.NoError(t, err)
+	for _, l := range manifest.Layers {
+		require.Equal(t, types.OCILayer, l.MediaType)
+	}
+	dir := t.TempDir()
+	require.NoError(t, Unpack(img, dir, false))
+	to, err := os.Readlink(filepath.Join(dir, "bin"))
+	require.NoError(t, err)
+	require.Equal(t, "usr/bin", to)
+	for _, name := range []string{"bin/hello", "bin/sh", "usr/settings/passwd"} {
+		_, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+	}
+
+	s.Layers = spec(Text("/loop/a", "")).Layers
+	_, err = Build(s)
+	require.ErrorContains(t, err, "/loop: too many symbolic links")
 }
 
 // As crane pull writes it.

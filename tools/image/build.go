@@ -49,13 +49,18 @@ type part struct {
 	binaries   []bom.Binary
 	components []bom.Component
 	npm        []bom.Component
-	roots      bom.Component // where the root certificates come from
-	base       v1.Image      // what the image lies on, or nil
+	roots      bom.Component  // where the root certificates come from
+	patched    *bom.Component // what the binaries' own module is a changed copy of, or nil
+	base       v1.Image       // what the image lies on, or nil
 }
 
 // all are the components of everything in the image.
 func (p part) all() []bom.Component {
-	return bom.Merge(p.components, p.npm, []bom.Component{p.roots})
+	all := bom.Merge(p.components, p.npm, []bom.Component{p.roots})
+	if p.patched != nil {
+		all = bom.Merge(all, []bom.Component{*p.patched})
+	}
+	return all
 }
 
 func (b build) spec() product {
@@ -173,6 +178,13 @@ func (b build) part(ctx context.Context, name string) (part, error) {
 	if p.roots, err = bom.Pinned(ctx, b.root, rootsModule); err != nil {
 		return part{}, err
 	}
+	if module := b.spec().upstream; module != "" {
+		patched, err := bom.Pinned(ctx, b.root, module)
+		if err != nil {
+			return part{}, err
+		}
+		p.patched = &patched
+	}
 	layers, err := b.layers(p)
 	if err != nil {
 		return part{}, err
@@ -269,7 +281,7 @@ func (b build) documents(dir string, parts []part, index v1.ImageIndex) ([]v1.Im
 			Download: "git+" + home + "@" + strings.TrimSuffix(b.revision, dirty), Namespace: home + "/spdx",
 		}, bom.Contents{
 			Binaries: p.binaries, Linked: p.components, Embedded: p.npm, EmbeddedTag: bom.WebUITag,
-			Beside: []bom.Component{p.roots},
+			Beside: []bom.Component{p.roots}, Patched: p.patched,
 		})
 		if err != nil {
 			return nil, err

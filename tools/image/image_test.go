@@ -204,10 +204,10 @@ func TestAPushedImageComesBackWithItsDocuments(t *testing.T) {
 	layout := tiny(t)
 	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), registry.WithReferrersSupport(true)))
 	defer server.Close()
-	to := strings.TrimPrefix(server.URL, "http://") + "/promguard:v1"
+	to := strings.TrimPrefix(server.URL, "http://") + "/promguard"
 	require.NoError(t, pushLayout(t.Context(), layout, to, true))
 
-	ref, err := name.ParseReference(to)
+	ref, err := name.ParseReference(to + ":v1.0.0-x.1")
 	require.NoError(t, err)
 	pulled, err := remote.Index(ref)
 	require.NoError(t, err)

@@ -48,11 +48,11 @@ func run(ctx context.Context, args []string) error {
 	cmd.Flag("root", "Root of this repository.").Default(".").StringVar(&b.root)
 	cmd.Flag("base", "OCI layout of an image to lie on. Without it, the image holds the product's files and nothing else.").StringVar(&b.base)
 
-	var layout, ref, platform, dir string
+	var layout, repository, platform, dir string
 	var insecure bool
 	push := app.Command("push", "Push an image, and the documents about it, to a registry. Credentials are those of docker login.")
 	push.Arg("layout", "OCI layout that build wrote.").Required().StringVar(&layout)
-	push.Arg("reference", "Where to: REGISTRY/NAME:TAG.").Required().StringVar(&ref)
+	push.Arg("repository", "Where to: REGISTRY/NAME. The tag is that of the layout.").Required().StringVar(&repository)
 	push.Flag("insecure", "Speak plain HTTP to the registry.").BoolVar(&insecure)
 
 	unpack := app.Command("unpack", "Write an image's files into a directory.")
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 		b.created = time.Unix(created, 0)
 		return b.run(ctx)
 	case "push":
-		return pushLayout(ctx, layout, ref, insecure)
+		return pushLayout(ctx, layout, repository, insecure)
 	default:
 		return unpackLayout(layout, platform, dir)
 	}

@@ -52,7 +52,7 @@ var prometheus = product{
 			owned(image.Copy("/etc/prometheus/prometheus.yml", 0o644, filepath.Join(source, "documentation/examples/prometheus.yml"))),
 			image.Copy("/LICENSE", 0o644, filepath.Join(source, "LICENSE")),
 			image.Copy("/NOTICE", 0o644, filepath.Join(source, "NOTICE")),
-			// The group may write, as under OpenShift's arbitrary users.
+			// As upstream's: a process in nobody's group may write, whatever its user.
 			image.Dir("/prometheus", 0o775, nobody, nobody),
 		}
 	},

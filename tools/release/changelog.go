@@ -39,6 +39,16 @@ func (c changelog) section(name string) *section {
 	return &c[i]
 }
 
+// newest is the version of the first section but for what is unreleased; "" is none.
+func (c changelog) newest() string {
+	for _, s := range c {
+		if s.name != unreleasedName {
+			return s.name
+		}
+	}
+	return ""
+}
+
 // parseChangelog reads sections and entries. An entry is one line that starts
 // with an asterisk; what is neither heading nor entry nor empty is an error.
 func parseChangelog(text string) (changelog, error) {

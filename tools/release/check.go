@@ -35,12 +35,17 @@ func (r release) check(ctx context.Context, dryRun bool, now time.Time) error {
 
 func (r release) checkSection(log changelog, dryRun bool) error {
 	unreleased := log.section(unreleasedName)
-	if s := log.section(r.version); s != nil {
+	waiting := unreleased != nil && len(unreleased.entries) > 0
+	s := log.section(r.version)
+	switch {
+	case s != nil && log.newest() != s.name:
+		return fmt.Errorf("CHANGELOG.md:%d: %s is older than %s: raise the release in prometheus-patches/UPSTREAM", s.line, s.name, log.newest())
+	case s != nil && waiting && !dryRun:
+		return fmt.Errorf("CHANGELOG.md:%d: %d entries are still unreleased: they are part of this commit", unreleased.line, len(unreleased.entries))
+	case s != nil:
 		fmt.Printf("CHANGELOG.md: %s of %s, %d entries\n", s.name, s.date, len(s.entries))
 		return nil
-	}
-	switch {
-	case unreleased == nil || len(unreleased.entries) == 0:
+	case !waiting:
 		return fmt.Errorf("CHANGELOG.md: there is no section for %s, and nothing is unreleased", r.version)
 	case !dryRun:
 		return fmt.Errorf("CHANGELOG.md: there is no section for %s: turn %q into %q", r.version,
@@ -94,10 +99,17 @@ func (r release) checkTag(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(strings.Fields(out), r.tag()) {
-		return fmt.Errorf("the commit has no tag %s: git tag --annotate %s", r.tag(), r.tag())
+	if slices.Contains(strings.Fields(out), r.tag()) {
+		return nil
 	}
-	return nil
+	elsewhere, err := r.git(ctx, "tag", "--list", r.tag())
+	if err != nil {
+		return err
+	}
+	if elsewhere != "" {
+		return fmt.Errorf("the tag %s is another commit's: raise the release in prometheus-patches/UPSTREAM", r.tag())
+	}
+	return fmt.Errorf("the commit has no tag %s: git tag --annotate %s", r.tag(), r.tag())
 }
 
 func (r release) git(ctx context.Context, args ...string) (string, error) {

@@ -26,16 +26,17 @@ type archive struct {
 	product  string
 	binaries []string
 	source   string            // Where it was built from.
+	patched  string            // The module that source is a changed copy of; "" for none.
 	files    map[string]string // Names in the archive, and where they lie below source.
 }
 
 // archives are laid out as upstream's: one directory with everything in it.
 func (r release) archives() []archive {
 	return []archive{
-		{"prometheus", []string{"prometheus", "promtool"}, r.tree, map[string]string{
+		{"prometheus", []string{"prometheus", "promtool"}, r.tree, "github.com/prometheus/prometheus", map[string]string{
 			"prometheus.yml": "documentation/examples/prometheus.yml", "LICENSE": "LICENSE", "NOTICE": "NOTICE",
 		}},
-		{"promguard", []string{"promguard", "walreplay"}, r.root, map[string]string{"LICENSE": "LICENSE", "NOTICE": "NOTICE"}},
+		{"promguard", []string{"promguard", "walreplay"}, r.root, "", map[string]string{"LICENSE": "LICENSE", "NOTICE": "NOTICE"}},
 	}
 }
 
@@ -100,15 +101,24 @@ func (r release) packBinaries(ctx context.Context, out string, a archive, platfo
 	if err != nil {
 		return err
 	}
+	contents := bom.Contents{Binaries: binaries, Linked: components, Embedded: npm, EmbeddedTag: bom.WebUITag}
+	licensed := bom.Merge(components, npm)
+	if a.patched != "" {
+		patched, err := bom.Pinned(ctx, r.root, a.patched)
+		if err != nil {
+			return err
+		}
+		contents.Patched, licensed = &patched, bom.Merge(licensed, []bom.Component{patched})
+	}
 	dir := "/" + r.name(a.product, slug)
 	files := []image.File{
 		image.Dir(dir, 0o755, 0, 0),
-		image.Text(dir+"/third-party-licenses.txt", bom.Texts(bom.Merge(components, npm))),
+		image.Text(dir+"/third-party-licenses.txt", bom.Texts(licensed)),
 	}
 	for _, b := range binaries {
 		files = append(files, image.Copy(dir+"/"+filepath.Base(b.Path), 0o755, b.Path))
 	}
-	if a.product == "prometheus" {
+	if a.patched != "" {
 		// NOTICE is that of the project whose binaries these are.
 		files = append(files, image.Copy(dir+"/NOTICE.promguard", 0o644, r.path("NOTICE")))
 	}
@@ -121,7 +131,7 @@ func (r release) packBinaries(ctx context.Context, out string, a archive, platfo
 	const home = "https://github.com/promguard/promguard"
 	doc, err := bom.Document(bom.Subject{
 		Name: a.product, Version: r.version, Created: r.created, Download: home + "/releases/tag/" + r.tag(), Namespace: home + "/spdx",
-	}, bom.Contents{Binaries: binaries, Linked: components, Embedded: npm, EmbeddedTag: bom.WebUITag})
+	}, contents)
 	if err != nil {
 		return err
 	}

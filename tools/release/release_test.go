@@ -24,11 +24,13 @@ func TestScripts(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
 	require.NoError(t, err)
 	dirs := strings.Split(strings.TrimSpace(string(out)), "\n")
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Vars = append(env.Vars, "GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPROXY=off", "GOTOOLCHAIN=local",
-				"GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off", "CGO_ENABLED=0",
+				"GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off", "CGO_ENABLED=0", "ROOT="+root,
 				"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
 				"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 			return os.CopyFS(filepath.Join(env.WorkDir, "repo"), os.DirFS("../image/testdata/tiny"))

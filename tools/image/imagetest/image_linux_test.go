@@ -5,13 +5,12 @@ package imagetest
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -107,67 +106,81 @@ func freePort(t *testing.T) string {
 // get asks until there is an answer, which must be a 200.
 func get(t *testing.T, c *container, url string) string {
 	t.Helper()
-	var body string
-	require.Eventually(t, func() bool {
-		if c.ended() {
-			t.Fatalf("the container ended:\n%s", c.output())
+	for deadline := time.Now().Add(c.patience); time.Now().Before(deadline) && !c.ended(); time.Sleep(100 * time.Millisecond) {
+		if body, err := ask(url); err == nil {
+			return body
 		}
-		resp, err := http.Get(url)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		body = string(b)
-		return err == nil && resp.StatusCode == http.StatusOK
-	}, time.Minute, 100*time.Millisecond, "no answer from %s:\n%s", url, c.output())
-	return body
+	}
+	t.Fatalf("no answer from %s; ended: %t\n%s", url, c.ended(), c.output())
+	return ""
+}
+
+func ask(url string) (string, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return string(body), err
 }
 
 func TestPrometheusBecomesReadyAsNobodyWithTheImagesOwnCommand(t *testing.T) {
-	port := freePort(t)
-	// What an operator adds to the image's own arguments; all else is as it is.
-	c := start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+port)
-	get(t, c, "http://127.0.0.1:"+port+"/-/ready")
-	require.Equal(t, nobody, c.user(t))
+	inEachWay(t, func(t *testing.T, w way) {
+		port := freePort(t)
+		url := "http://127.0.0.1:" + port
+		// What an operator adds to the image's own arguments; all else is as it is.
+		c := w.start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+port)
+		get(t, c, url+"/-/ready")
+		require.Equal(t, nobody, c.user(t))
 
-	var answer struct {
-		Data struct {
-			Version          string `json:"version"`
-			StorageRetention string `json:"storageRetention"`
-			CWD              string `json:"CWD"`
-		} `json:"data"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(get(t, c, "http://127.0.0.1:"+port+"/api/v1/status/buildinfo")), &answer))
-	require.Contains(t, answer.Data.Version, "+promguard.")
-	require.NoError(t, json.Unmarshal([]byte(get(t, c, "http://127.0.0.1:"+port+"/api/v1/status/runtimeinfo")), &answer))
-	require.Equal(t, "/prometheus", answer.Data.CWD)
-	// It keeps its data where the volume is.
-	_, err := os.Stat(filepath.Join(c.rootfs, "prometheus", "wal"))
-	require.NoError(t, err)
-	// The web UI is a part of the image, unless it was built with UI=0.
-	if os.Getenv("PROMGUARD_IMAGES_UI") != "0" {
-		require.Contains(t, get(t, c, "http://127.0.0.1:"+port+"/query"), "<title>Prometheus")
-	}
-	c.stop(t)
+		var answer struct {
+			Data struct {
+				Version string `json:"version"`
+				CWD     string `json:"CWD"`
+			} `json:"data"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(get(t, c, url+"/api/v1/status/buildinfo")), &answer))
+		require.Contains(t, answer.Data.Version, "+promguard.")
+		require.NoError(t, json.Unmarshal([]byte(get(t, c, url+"/api/v1/status/runtimeinfo")), &answer))
+		require.Equal(t, "/prometheus", answer.Data.CWD)
+		// It keeps its data where the volume is.
+		_, err := os.Stat(filepath.Join(c.rootfs, "prometheus", "wal"))
+		require.NoError(t, err)
+		// The web UI is a part of the image, unless it was built with UI=0.
+		if os.Getenv("PROMGUARD_IMAGES_UI") != "0" {
+			require.Contains(t, get(t, c, url+"/query"), "<title>Prometheus")
+		}
+		c.stop(t)
+	})
 }
 
-func TestPromtoolChecksTheImagesConfiguration(t *testing.T) {
-	out := output(t, index(t, "prometheus"), "/bin/promtool", "check", "config", "/etc/prometheus/prometheus.yml")
-	require.Contains(t, out, "SUCCESS")
+func TestWhatUsersRunInTheImageIsThere(t *testing.T) {
+	inEachWay(t, func(t *testing.T, w way) {
+		i := index(t, "prometheus")
+		// Arguments take the place of the image's own, as with upstream's.
+		require.Regexp(t, `^prometheus, version [0-9.]+\+promguard\.[0-9]+ `, w.run(t, i, "--version"))
+		require.Contains(t, w.run(t, i, "/bin/promtool", "check", "config", "/etc/prometheus/prometheus.yml"), "SUCCESS")
+		require.Contains(t, w.run(t, index(t, "promguard"), "--version"), "+promguard.")
+	})
 }
 
 func TestTheGuardServesInFrontOfTheImageOfPrometheus(t *testing.T) {
-	behind, front := freePort(t), freePort(t)
-	p := start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+behind)
-	get(t, p, "http://127.0.0.1:"+behind+"/-/ready")
-	g := start(t, index(t, "promguard"), "--upstream.url=http://127.0.0.1:"+behind,
-		"--web.listen-address=127.0.0.1:"+front, "--web.telemetry-address=127.0.0.1:"+freePort(t))
-	require.Contains(t, get(t, g, "http://127.0.0.1:"+front+"/api/v1/query?query=vector(1)"), `"success"`)
-	require.Equal(t, nobody, g.user(t))
-	g.stop(t)
-	p.stop(t)
+	inEachWay(t, func(t *testing.T, w way) {
+		behind, front := freePort(t), freePort(t)
+		p := w.start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+behind)
+		get(t, p, "http://127.0.0.1:"+behind+"/-/ready")
+		g := w.start(t, index(t, "promguard"), "--upstream.url=http://127.0.0.1:"+behind,
+			"--web.listen-address=127.0.0.1:"+front, "--web.telemetry-address=127.0.0.1:"+freePort(t))
+		require.Contains(t, get(t, g, "http://127.0.0.1:"+front+"/api/v1/query?query=vector(1)"), `"success"`)
+		require.Equal(t, nobody, g.user(t))
+		g.stop(t)
+		// A probe that runs a command in the container.
+		ready := w.run(t, index(t, "prometheus"), "/bin/promtool", "check", "ready", "--url=http://127.0.0.1:"+behind)
+		require.Contains(t, ready, "SUCCESS")
+		p.stop(t)
+	})
 }
-
-// platform is this machine's.
-func platform() string { return fmt.Sprintf("linux/%s", runtime.GOARCH) }
