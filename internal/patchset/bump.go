@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -242,19 +243,46 @@ func (s *Set) TestBump(ctx context.Context, tree Tree, stdout io.Writer) error {
 	if err := tree.goCommand(ctx, io.Discard, nil, "go", args...); err != nil {
 		return fmt.Errorf("the patches apply, and what the result imports cannot be had: %w", err)
 	}
-	args = append([]string{"vet"}, s.Upstream.Build...)
-	if err := tree.goCommand(ctx, stdout, nil, "go", args...); err != nil {
-		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
-	}
 	upstream, err := tree.paths(ctx, upstreamRef)
 	if err != nil {
 		return err
+	}
+	packages, err := s.newPackages(ctx, tree, upstream)
+	if err != nil {
+		return err
+	}
+	// The new files' tests too, all at once: their turn among the tests may come
+	// after an hour.
+	args = slices.Concat([]string{"vet"}, s.Upstream.Build, packages)
+	if err := tree.goCommand(ctx, stdout, nil, "go", args...); err != nil {
+		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
 	}
 	now := *s
 	if now.Patches, err = tree.readPatches(ctx, upstream); err != nil {
 		return err
 	}
 	return now.Test(ctx, tree, stdout)
+}
+
+// newPackages are the packages of the tree that new files belong to.
+func (s *Set) newPackages(ctx context.Context, tree Tree, upstream map[string]bool) ([]string, error) {
+	paths, err := s.newFiles(ctx, tree, upstream)
+	if err != nil {
+		return nil, err
+	}
+	var packages []string
+	for _, path := range paths {
+		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata/") {
+			continue
+		}
+		if file, err := readContent(filepath.Join(tree.Dir, path)); err != nil {
+			return nil, err
+		} else if file.exists {
+			packages = append(packages, "./"+filepath.Dir(path))
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages), nil
 }
 
 // FinishBump writes the patches, the new files, UPSTREAM and the repository's
