@@ -66,9 +66,7 @@ func (s *Set) Apply(ctx context.Context, source string, tree Tree, discard bool)
 // they came from the same source, else anew.
 func (s *Set) resetToUpstream(ctx context.Context, source string, tree Tree) error {
 	reuse := tree.exists() && tree.mark(sourceMark) == source && !tree.rebasing()
-	// From here on the tree is half made: without this mark it is none, and the
-	// next Apply starts afresh.
-	if err := os.Remove(filepath.Join(tree.Dir, ".git", headMark)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := tree.unmark(); err != nil {
 		return err
 	}
 	if reuse {
@@ -190,19 +188,21 @@ func (s *Set) Source(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("go.mod requires %s %s and %s names %s: make them the same",
 			s.Upstream.Module, required.Version, filepath.Join(s.Dir, upstreamFile), s.Upstream.Version)
 	}
-	return s.download(ctx, s.Upstream.Version)
+	_, dir, err := s.download(ctx, s.Upstream.Version)
+	return dir, err
 }
 
-// download returns the directory of a version of upstream in the module cache.
-func (s *Set) download(ctx context.Context, version string) (string, error) {
-	var downloaded struct{ Dir, Error string }
-	if err := s.goJSON(ctx, &downloaded, "mod", "download", "-json", s.Upstream.Module+"@"+version); err != nil {
-		return "", err
+// download returns the version of upstream that a query finds, and its directory
+// in the module cache.
+func (s *Set) download(ctx context.Context, query string) (version, dir string, err error) {
+	var downloaded struct{ Version, Dir, Error string }
+	if err := s.goJSON(ctx, &downloaded, "mod", "download", "-json", s.Upstream.Module+"@"+query); err != nil {
+		return "", "", err
 	}
 	if downloaded.Error != "" {
-		return "", errors.New(downloaded.Error)
+		return "", "", errors.New(downloaded.Error)
 	}
-	return downloaded.Dir, nil
+	return downloaded.Version, downloaded.Dir, nil
 }
 
 func (s *Set) goJSON(ctx context.Context, into any, args ...string) error {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -25,15 +26,20 @@ type Target struct {
 	Source string
 }
 
-// Resolve downloads a version of upstream and reads from it what UPSTREAM will
-// say. The go command refuses one that needs a later Go release than it may use.
+// Resolve downloads a version of upstream, or what a query such as latest finds,
+// and reads from it what UPSTREAM will say. The go command refuses one that needs
+// a later Go release than it may use.
 func (s *Set) Resolve(ctx context.Context, to string) (Target, error) {
-	dir, err := s.download(ctx, to)
+	version, dir, err := s.download(ctx, to)
 	if err != nil {
+		if major, _, _ := strings.Cut(s.Upstream.Version, "."); !strings.HasPrefix(to, major+".") {
+			err = fmt.Errorf("%w\nthe release %s is %s of the Go module: name such a version; go list -m -versions %s lists them",
+				err, s.Upstream.Tag, s.Upstream.Version, s.Upstream.Module)
+		}
 		return Target{}, err
 	}
 	t := Target{Upstream: s.Upstream, Source: dir}
-	t.Version, t.Tag = to, to
+	t.Version, t.Tag = version, version
 	// A module's version need not be its release's: Prometheus's v0.315.0 is v3.15.0.
 	if text, err := os.ReadFile(filepath.Join(dir, "VERSION")); err == nil {
 		t.Tag = "v" + strings.TrimSpace(string(text))
@@ -68,7 +74,8 @@ func goDirective(path string) (string, error) {
 // in the midst of a rebase if a patch conflicts, and else a patched tree over
 // the new version. It reports on every patch, in the order of the series.
 //
-// The patch set is not touched.
+// The patch set is not touched. A bump that is killed before this returns leaves
+// no tree, and the next one starts afresh.
 func (s *Set) StartBump(ctx context.Context, source string, to Target, tree Tree, discard bool) ([]Moved, error) {
 	if err := tree.checkMayGo(ctx, discard); err != nil {
 		return nil, err
@@ -88,6 +95,10 @@ func (s *Set) StartBump(ctx context.Context, source string, to Target, tree Tree
 		return nil, err
 	}
 	base = strings.TrimSpace(base)
+	head := tree.mark(headMark)
+	if err := tree.unmark(); err != nil {
+		return nil, err
+	}
 	if err := s.replaceUpstream(ctx, tree, to); err != nil {
 		return nil, err
 	}
@@ -95,15 +106,45 @@ func (s *Set) StartBump(ctx context.Context, source string, to Target, tree Tree
 	if err != nil {
 		return nil, err
 	}
-	if err := tree.setMark(bumpMark, to.Version); err != nil {
-		return nil, err
+	onto, err := s.commitPort(ctx, tree, to)
+	if err != nil {
+		return report, err
 	}
 	_, stderr, err := tree.runGit(ctx, "", "-c", "merge.conflictStyle=zdiff3", "rebase", "--quiet", "--empty=drop",
-		"--onto", newFilesRef, base, before)
+		"--onto", onto, base, before)
+	if ctx.Err() != nil {
+		return report, ctx.Err() // git was stopped anywhere.
+	}
 	if err != nil && !tree.rebasing() {
 		return report, fmt.Errorf("git rebase: %w\n%s", err, strings.TrimSpace(stderr))
 	}
-	return report, nil
+	return report, errors.Join(tree.setMark(bumpMark, to.Version), tree.setMark(headMark, head))
+}
+
+// commitPort commits what the new files change for this version, if that is
+// known already, and returns the commit that the patches go onto. It changes new
+// files alone, so that Export takes them from the tree.
+func (s *Set) commitPort(ctx context.Context, tree Tree, to Target) (onto string, err error) {
+	port := s.port(to.Version)
+	text, err := os.ReadFile(port)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newFilesRef, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := tree.git(ctx, string(text), "apply", "--index", "--whitespace=nowarn", "-"); err != nil {
+		return "", fmt.Errorf("%s does not apply to the new files any more: correct it, or remove it and change them in %s: %w", s.rel(port), tree.Dir, err)
+	}
+	if _, err := tree.git(ctx, "", "commit", "--quiet", "--no-verify", "--message=New files for "+to.Version); err != nil {
+		return "", err
+	}
+	return tree.Revision(ctx)
+}
+
+// port is the file with what the new files change for a version of upstream.
+func (s *Set) port(version string) string {
+	return filepath.Join(s.Dir, portsDir, version+".diff")
 }
 
 // checkMayGo refuses a tree with work in it, unless that may be discarded.
@@ -143,29 +184,44 @@ func (s *Set) replaceUpstream(ctx context.Context, tree Tree, to Target) error {
 }
 
 // Bumping is the version that a bump in the tree is to; "" is none.
-func (t Tree) Bumping() string { return t.mark(bumpMark) }
+func (t Tree) Bumping() string {
+	if !t.exists() {
+		return ""
+	}
+	return t.mark(bumpMark)
+}
 
 // CheckBump says what is still open in a bump: patches that conflict, a rebase
 // that was aborted, or work that is in no commit.
-func (t Tree) CheckBump(ctx context.Context) error {
-	if err := t.checkExists(); err != nil {
+//
+// It refuses patches on disk that are not those the bump began with, before the
+// tests are run for nothing: they changed, or a bump was killed while it wrote.
+func (s *Set) CheckBump(ctx context.Context, tree Tree) error {
+	if err := tree.checkExists(); err != nil {
 		return err
 	}
-	if t.rebasing() {
-		return t.openConflict(ctx)
+	if tree.rebasing() {
+		return tree.openConflict(ctx)
 	}
-	upstream, err := t.paths(ctx, upstreamRef)
+	upstream, err := tree.paths(ctx, upstreamRef)
 	if err != nil {
 		return err
 	}
-	return t.checkCommitted(ctx, upstream)
+	if err := tree.checkCommitted(ctx, upstream); err != nil {
+		return fmt.Errorf("%w\nor begin anew with --discard", err)
+	}
+	if tree.mark(patchesMark) != s.patchesHash() {
+		return fmt.Errorf("the patches in %s are not those that the bump in %s began with: take the change back (git stash, or git restore if a bump was killed while it wrote), "+
+			"then run the same again; or begin anew with --discard", s.Dir, tree.Dir)
+	}
+	return nil
 }
 
 // openConflict names the patch at which the rebase stands, and its files.
 func (t Tree) openConflict(ctx context.Context) error {
-	subject, err := t.git(ctx, "", "log", "-1", "--format=%s", "REBASE_HEAD")
-	if err != nil {
-		return err
+	subject, _, err := t.runGit(ctx, "", "log", "-1", "--format=%s", "REBASE_HEAD")
+	if err != nil { // Killed between two patches.
+		return fmt.Errorf("%w: the rebase in %s was interrupted\nin %s: GIT_EDITOR=true git rebase --continue; then run the same again", ErrConflicts, t.Dir, t.Dir)
 	}
 	files, err := t.git(ctx, "", "diff", "--name-only", "--diff-filter=U", "-z")
 	if err != nil {
@@ -183,19 +239,50 @@ func (t Tree) openConflict(ctx context.Context) error {
 // TestBump builds what UPSTREAM names from the tree and runs the tests that the
 // patches name there, as they are now.
 func (s *Set) TestBump(ctx context.Context, tree Tree, stdout io.Writer) error {
-	args := append([]string{"vet"}, s.Upstream.Build...)
-	if err := tree.goCommand(ctx, stdout, nil, "go", args...); err != nil {
-		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
+	args := append([]string{"list", "-deps"}, s.Upstream.Build...)
+	if err := tree.goCommand(ctx, io.Discard, nil, "go", args...); err != nil {
+		return fmt.Errorf("the patches apply, and what the result imports cannot be had: %w", err)
 	}
 	upstream, err := tree.paths(ctx, upstreamRef)
 	if err != nil {
 		return err
+	}
+	packages, err := s.newPackages(ctx, tree, upstream)
+	if err != nil {
+		return err
+	}
+	// The new files' tests too, all at once: their turn among the tests may come
+	// after an hour.
+	args = slices.Concat([]string{"vet"}, s.Upstream.Build, packages)
+	if err := tree.goCommand(ctx, stdout, nil, "go", args...); err != nil {
+		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
 	}
 	now := *s
 	if now.Patches, err = tree.readPatches(ctx, upstream); err != nil {
 		return err
 	}
 	return now.Test(ctx, tree, stdout)
+}
+
+// newPackages are the packages of the tree that new files belong to.
+func (s *Set) newPackages(ctx context.Context, tree Tree, upstream map[string]bool) ([]string, error) {
+	paths, err := s.newFiles(ctx, tree, upstream)
+	if err != nil {
+		return nil, err
+	}
+	var packages []string
+	for _, path := range paths {
+		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata/") {
+			continue
+		}
+		if file, err := readContent(filepath.Join(tree.Dir, path)); err != nil {
+			return nil, err
+		} else if file.exists {
+			packages = append(packages, "./"+filepath.Dir(path))
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages), nil
 }
 
 // FinishBump writes the patches, the new files, UPSTREAM and the repository's
@@ -205,7 +292,7 @@ func (s *Set) FinishBump(ctx context.Context, tree Tree, to Target) ([]string, e
 	if tree.Bumping() != to.Version {
 		return nil, fmt.Errorf("%s is no bump to %s", tree.Dir, to.Version)
 	}
-	if err := tree.CheckBump(ctx); err != nil {
+	if err := s.CheckBump(ctx, tree); err != nil {
 		return nil, err
 	}
 	// Before anything is written, as it may fail for want of a network.
@@ -218,11 +305,25 @@ func (s *Set) FinishBump(ctx context.Context, tree Tree, to Target) ([]string, e
 	if err != nil {
 		return written, err
 	}
+	if err := os.Remove(s.port(to.Version)); err == nil { // The new files have it now.
+		written = append(written, s.rel(s.port(to.Version)))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return written, err
+	}
 	path := filepath.Join(s.Dir, upstreamFile)
-	if err := to.writeTo(path); err != nil {
+	if err := to.writeTo(path); err != nil { // Last: it says that all is written.
 		return written, err
 	}
 	return append(written, s.rel(path), "go.mod", "go.sum"), tree.remove()
+}
+
+// ClearBump removes the tree of a bump that wrote everything and was killed
+// before it could.
+func (s *Set) ClearBump(tree Tree) error {
+	if tree.Bumping() != s.Upstream.Version {
+		return nil
+	}
+	return tree.remove()
 }
 
 // writeTo changes the values in an UPSTREAM file, and nothing else in it.

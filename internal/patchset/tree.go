@@ -205,7 +205,46 @@ func (t Tree) remove() error {
 	if _, err := os.Stat(filepath.Join(t.Dir, ".git", sourceMark)); err != nil {
 		return fmt.Errorf("%s is no patched tree: choose another directory, or remove it", t.Dir)
 	}
+	if err := t.unmark(); err != nil {
+		return err
+	}
+	// The mark that says whose directory it is goes last: what is left of a
+	// removal that was interrupted can be removed again.
+	git := filepath.Join(t.Dir, ".git")
+	if err := removeAllBut(t.Dir, ".git"); err != nil {
+		return err
+	}
+	if err := removeAllBut(git, sourceMark); err != nil {
+		return err
+	}
 	return os.RemoveAll(t.Dir)
+}
+
+// removeAllBut removes what a directory holds, except for one name.
+func removeAllBut(dir, kept string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == kept {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmark makes the tree none until its last mark is set again: from here on it
+// is half made.
+func (t Tree) unmark() error {
+	err := os.Remove(filepath.Join(t.Dir, ".git", headMark))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // restoreUpstream brings upstream's files back. Ignored files stay, as they

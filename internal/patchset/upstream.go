@@ -30,6 +30,7 @@ const (
 	upstreamFile = "UPSTREAM"
 	seriesFile   = "series"
 	overlayDir   = "overlay"
+	portsDir     = "ports" // What new files change for a later version, as VERSION.diff.
 )
 
 // Upstream says what is patched and how the result is called.

@@ -41,12 +41,34 @@ func (s *Set) Verify(ctx context.Context, source string) error {
 	if _, err := copied.Apply(ctx, source, tree, false); err != nil {
 		return err
 	}
+	if err := copied.checkPorts(ctx, tree); err != nil {
+		return err
+	}
 	drift, err := copied.Export(ctx, tree)
 	if err != nil {
 		return err
 	}
 	if len(drift) > 0 {
 		return fmt.Errorf("applying and exporting again changes %s: run make patches-export and commit the result", strings.Join(drift, ", "))
+	}
+	return nil
+}
+
+// checkPorts checks that what new files change for later versions of upstream
+// still applies to them as they are.
+func (s *Set) checkPorts(ctx context.Context, tree Tree) error {
+	ports, err := filepath.Glob(s.port("*"))
+	if err != nil {
+		return err
+	}
+	for _, port := range ports {
+		text, err := os.ReadFile(port)
+		if err != nil {
+			return err
+		}
+		if _, err := tree.git(ctx, string(text), "apply", "--check", "-"); err != nil {
+			return fmt.Errorf("%s does not apply to the new files any more: correct it, or remove it: %w", s.rel(port), err)
+		}
 	}
 	return nil
 }

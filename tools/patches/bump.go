@@ -25,12 +25,19 @@ func (o options) bump(ctx context.Context, set *patchset.Set, tree patchset.Tree
 	if err != nil {
 		return err
 	}
+	if to.Version == set.Upstream.Version {
+		if err := set.ClearBump(tree); err != nil {
+			return err
+		}
+		fmt.Printf("the patches are over %s %s already\n", to.Module, to.Version)
+		return nil
+	}
 	if tree.Bumping() != to.Version || o.discard {
 		if err := o.startBump(ctx, set, to, tree); err != nil {
 			return err
 		}
 	}
-	if err := tree.CheckBump(ctx); err != nil {
+	if err := set.CheckBump(ctx, tree); err != nil {
 		return err
 	}
 	if !o.bumped.noTest {
