@@ -8,7 +8,7 @@ function(c) local s = c.dcgm, n = (import '../lib/records.libsonnet')(c); g.dash
   "Xid errors, memory errors and use of GPUs, from NVIDIA's DCGM exporter.",
   [
     g.row('Now', [
-      g.stat('GPUs', 'That report their temperature.', 'short', [g.query('count(count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s}))' % s)]),
+      g.stat('GPUs', 'That report their temperature.', 'locale', [g.query('count(count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s}))' % s)]),
       g.stat('Cannot be given out', 'What the nodes have, less what their device plugins call healthy.', 'short', [g.query('sum(max by (node) (kube_node_status_capacity{%(s)s, resource="nvidia_com_gpu"}) - max by (node) (kube_node_status_allocatable{%(s)s, resource="nvidia_com_gpu"}))' % { s: c.ksm })], [[null, 'green'], [1, 'orange']]),
       g.stat('Out of work', 'With an Xid after which a GPU does no work, in the last hour or as the last there was. Nodes that are cordoned count, too.', 'short', [g.query(g.measured('count(count by (Hostname, gpu, UUID) (%s{xid=~"%s"}))' % [n.xids, c.xids], 'DCGM_FI_DEV_XID_ERRORS{%s}' % s))], [[null, 'green'], [1, 'red']]),
       g.stat('With double bit errors', 'Since the driver was loaded.', 'short', [g.query(g.measured('count(count by (Hostname, gpu) (DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{%s} > 0))' % s, 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{%s}' % s))], [[null, 'green'], [1, 'red']]),
