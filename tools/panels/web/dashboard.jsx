@@ -21,7 +21,7 @@ function Title({ dashboard, variables, range, width }) {
       <h1>{dashboard.title}</h1>
       {dashboard.templating.list.filter((v) => v.type === 'query').map((v) => (
         <span className="variable" key={v.name} style={{ borderColor: theme.colors.border.medium, background: theme.components.input.background }}>
-          <b>{v.label}</b> {v.current.text ?? variables[v.name]}
+          <b>{v.label}</b> {v.current?.text ?? variables[v.name]}
         </span>
       ))}
       <span className="time"><Icon name="clock-nine" /> {time(range.from)} to {time(range.to)} UTC</span>

@@ -65,8 +65,14 @@ for (const order of orders.pages) {
   await page.route('**/*', answer);
   await page.goto(origin);
   const data = JSON.parse(await readFile(order.file, 'utf8'));
-  const failed = await page.evaluate(([data, width]) => window.draw(data, width), [data, order.width]);
-  failures.push(...failed.map((text) => `${order.name}: ${text}`));
+  // A component that throws ends the drawing without a word but this one.
+  const broken = page.waitForEvent('pageerror', { timeout: 0 }).then((error) => [error.stack], () => []);
+  const drawn = page.evaluate(([data, width]) => window.draw(data, width), [data, order.width]);
+  const wrong = await Promise.race([drawn, broken]);
+  failures.push(...wrong.map((text) => `${order.name}: ${text}`));
+  if (wrong.length > 0) {
+    break;
+  }
   const main = page.locator('main');
   const { height } = await main.boundingBox();
   await page.setViewportSize({ width: order.width, height: Math.ceil(height) });
