@@ -121,7 +121,7 @@ func checkAnswer(panel grafana.Panel, t grafana.Target, r grafana.Result, mayBeE
 		return fmt.Errorf("no series of %s", r.Expr)
 	case len(r.Series) > 0 && mayBeEmpty:
 		return errors.New("has series, and is listed as one that may be empty")
-	case panel.FieldConfig.Defaults.Unit == "":
+	case !panel.HasUnit():
 		return errors.New("no unit")
 	}
 	for _, s := range r.Series {

@@ -16,10 +16,10 @@ function(c) local s = c.dcgm, n = (import '../lib/records.libsonnet')(c); g.dash
       g.stat('In use', 'Mean share of time in which something ran.', 'percent', [g.query('avg(max by (Hostname, gpu, UUID) (DCGM_FI_DEV_GPU_UTIL{%s}))' % s)]),
     ]),
     g.row('Errors', [
-      g.table('Xids', "NVIDIA's catalog says what they mean. Those of programs, such as 13, 31, 43 and 45, take no GPU out of work.", 'short', g.query('topk(200, count by (Hostname, gpu, UUID, xid) (%s))' % n.xids)),
+      g.table('Xids', "NVIDIA's catalog says what they mean. Those of programs, such as 13, 31, 43 and 45, take no GPU out of work.", 'short', g.query('topk(200, count by (Hostname, gpu, UUID, xid) (%s))' % n.xids), first=['xid', 'Hostname', 'gpu']),
       g.timeseries('Double bit errors', 'Of the 10 minutes before, not corrected: what ran there is lost.', 'short', [g.query('topk(20, %s)' % n.doubleBit, '{{Hostname}} GPU {{gpu}}')]),
       g.timeseries('Single bit errors', 'Of the 10 minutes before, corrected; many of them are a warning.', 'short', [g.query('topk(20, %s)' % n.singleBit, '{{Hostname}} GPU {{gpu}}')]),
-      g.table('Rows remapped', 'Because of errors that were not corrected; the spare rows are few.', 'short', g.query('topk(20, max by (Hostname, gpu, UUID) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{%s}) > 0)' % s)),
+      g.table('Rows remapped', 'Because of errors that were not corrected; the spare rows are few.', 'short', g.query('topk(20, max by (Hostname, gpu, UUID) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{%s}) > 0)' % s), first=['Hostname', 'gpu']),
     ]),
     g.row('Use', [
       g.timeseries('Busy', 'Quantiles over all GPUs: stragglers show below.', 'percent', [g.query(n.utilization, 'p{{quantile}}')], max=100),

@@ -149,10 +149,19 @@ local gridWidth = 24;
   },
 
   // table shows the series of one instant query, the largest value first. The column
-  // of values comes before those of labels, which may be too many to be seen.
-  table(title, description, unit, query):: panel('table', title, description, unit, 8, [query], instant=true, format='table') + {
-    fieldConfig+: { overrides: [{ matcher: { id: 'byName', options: 'Value' }, properties: [{ id: 'custom.width', value: 110 }] }] },
+  // of values comes before those of labels, which may be too many to be seen, and
+  // before the others come those of the labels in first. Only values have the unit:
+  // Grafana would give it to labels that are numbers, too.
+  table(title, description, unit, query, first=[]):: panel('table', title, description, unit, 8, [query], instant=true, format='table') + {
+    fieldConfig: { defaults: {}, overrides: [{
+      matcher: { id: 'byName', options: 'Value' },
+      properties: [{ id: 'unit', value: unit }, { id: 'custom.width', value: 110 }],
+    }] },
     options: { showHeader: true, sortBy: [{ displayName: 'Value', desc: true }] },
-    transformations: [{ id: 'organize', options: { excludeByName: { Time: true }, indexByName: { Value: 0 } } }],
+    local columns = ['Value'] + first,
+    transformations: [{ id: 'organize', options: {
+      excludeByName: { Time: true },
+      indexByName: { [columns[i]]: i for i in std.range(0, std.length(columns) - 1) },
+    } }],
   },
 }

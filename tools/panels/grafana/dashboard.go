@@ -48,8 +48,28 @@ type Panel struct {
 		Defaults struct {
 			Unit string `json:"unit"`
 		} `json:"defaults"`
+		Overrides []struct {
+			Properties []struct {
+				ID string `json:"id"`
+			} `json:"properties"`
+		} `json:"overrides"`
 	} `json:"fieldConfig"`
 	Targets []Target `json:"targets"`
+}
+
+// HasUnit says whether the panel's values have a unit, all or those of an override.
+func (p Panel) HasUnit() bool {
+	if p.FieldConfig.Defaults.Unit != "" {
+		return true
+	}
+	for _, o := range p.FieldConfig.Overrides {
+		for _, property := range o.Properties {
+			if property.ID == "unit" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Target is a query of a panel.
