@@ -160,7 +160,7 @@ local gridWidth = 24;
     options: { showHeader: true, sortBy: [{ displayName: 'Value', desc: true }] },
     local columns = ['Value'] + first,
     transformations: [{ id: 'organize', options: {
-      excludeByName: { Time: true },
+      excludeByName: { Time: true, __name__: true },
       indexByName: { [columns[i]]: i for i in std.range(0, std.length(columns) - 1) },
     } }],
   },

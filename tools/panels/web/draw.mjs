@@ -31,6 +31,8 @@ const bundle = await build({
 const built = Object.fromEntries(bundle.outputFiles.map((f) => [path.basename(f.path), f.text]));
 const html = '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="dashboard.css"><div id="root"></div><script src="dashboard.js"></script>';
 const types = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+// Where Grafana's styles look for fonts that are not in its packages.
+const fonts = { 'Inter-Regular.woff2': 'inter-latin-400-normal.woff2', 'Inter-Medium.woff2': 'inter-latin-500-normal.woff2' };
 
 async function answer(route) {
   const { pathname } = new URL(route.request().url());
@@ -44,6 +46,9 @@ async function answer(route) {
   const icon = pathname.split('/img/icons/')[1];
   if (icon) {
     return route.fulfill({ contentType: types['.svg'], path: path.join(orders.modules, '@grafana/ui/dist/public/img/icons', icon) });
+  }
+  if (name in fonts) {
+    return route.fulfill({ contentType: 'font/woff2', path: path.join(orders.modules, '@fontsource/inter/files', fonts[name]) });
   }
   return route.fulfill({ status: name === 'favicon.ico' ? 204 : 404, body: '' });
 }
@@ -59,7 +64,7 @@ for (const order of orders.pages) {
   page.on('pageerror', (error) => failures.push(`${order.name}: ${error.stack}`));
   page.on('console', (message) => {
     if (message.type() === 'error') {
-      failures.push(`${order.name}: ${message.text()}`);
+      failures.push(`${order.name}: ${message.text()} ${message.location().url}`);
     }
   });
   await page.route('**/*', answer);

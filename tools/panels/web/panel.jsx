@@ -85,7 +85,8 @@ export function Panel({ panel, answers, range, width, height, done }) {
   }, [frames, failure, done]);
   const status = statusOf(answers);
   const Component = components[panel.type];
-  const empty = frames && frames.every((frame) => !frame.length);
+  // A stat shows the text that it has for this.
+  const empty = frames && panel.type !== 'stat' && frames.every((frame) => !frame.length);
   return (
     <PanelContextProvider value={context}>
       <PanelChrome title={panel.title} description={panel.description || undefined} width={width} height={height} statusItems={status}>
