@@ -84,7 +84,7 @@ deploy-render:
 .PHONY: test-e2e
 test-e2e: build stock
 	go build -o $(BIN)/ ./tools/demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/...
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/... ./tools/panels/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler
 .PHONY: test-race
@@ -168,6 +168,7 @@ bench-proxy-long:
 	$(BIN)/bench-proxy crowd
 
 include tools/packaging.mk
+include tools/panels.mk
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt

@@ -8,7 +8,7 @@ function(c) local s = c.dcgm, n = (import '../lib/records.libsonnet')(c); g.dash
   "Xid errors, memory errors and use of GPUs, from NVIDIA's DCGM exporter.",
   [
     g.row('Now', [
-      g.stat('GPUs', 'That report their temperature.', 'short', [g.query('count(count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s}))' % s)]),
+      g.stat('GPUs', 'That report their temperature.', 'locale', [g.query('count(count by (Hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{%s}))' % s)]),
       g.stat('Cannot be given out', 'What the nodes have, less what their device plugins call healthy.', 'short', [g.query('sum(max by (node) (kube_node_status_capacity{%(s)s, resource="nvidia_com_gpu"}) - max by (node) (kube_node_status_allocatable{%(s)s, resource="nvidia_com_gpu"}))' % { s: c.ksm })], [[null, 'green'], [1, 'orange']]),
       g.stat('Out of work', 'With an Xid after which a GPU does no work, in the last hour or as the last there was. Nodes that are cordoned count, too.', 'short', [g.query(g.measured('count(count by (Hostname, gpu, UUID) (%s{xid=~"%s"}))' % [n.xids, c.xids], 'DCGM_FI_DEV_XID_ERRORS{%s}' % s))], [[null, 'green'], [1, 'red']]),
       g.stat('With double bit errors', 'Since the driver was loaded.', 'short', [g.query(g.measured('count(count by (Hostname, gpu) (DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{%s} > 0))' % s, 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{%s}' % s))], [[null, 'green'], [1, 'red']]),
@@ -16,10 +16,10 @@ function(c) local s = c.dcgm, n = (import '../lib/records.libsonnet')(c); g.dash
       g.stat('In use', 'Mean share of time in which something ran.', 'percent', [g.query('avg(max by (Hostname, gpu, UUID) (DCGM_FI_DEV_GPU_UTIL{%s}))' % s)]),
     ]),
     g.row('Errors', [
-      g.table('Xids', "NVIDIA's catalog says what they mean. Those of programs, such as 13, 31, 43 and 45, take no GPU out of work.", 'short', g.query('topk(200, count by (Hostname, gpu, UUID, xid) (%s))' % n.xids)),
+      g.table('Xids', "NVIDIA's catalog says what they mean. Those of programs, such as 13, 31, 43 and 45, take no GPU out of work.", 'short', g.query('topk(200, count by (Hostname, gpu, UUID, xid) (%s))' % n.xids), first=['xid', 'Hostname', 'gpu']),
       g.timeseries('Double bit errors', 'Of the 10 minutes before, not corrected: what ran there is lost.', 'short', [g.query('topk(20, %s)' % n.doubleBit, '{{Hostname}} GPU {{gpu}}')]),
       g.timeseries('Single bit errors', 'Of the 10 minutes before, corrected; many of them are a warning.', 'short', [g.query('topk(20, %s)' % n.singleBit, '{{Hostname}} GPU {{gpu}}')]),
-      g.table('Rows remapped', 'Because of errors that were not corrected; the spare rows are few.', 'short', g.query('topk(20, max by (Hostname, gpu, UUID) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{%s}) > 0)' % s)),
+      g.table('Rows remapped', 'Because of errors that were not corrected; the spare rows are few.', 'short', g.query('topk(20, max by (Hostname, gpu, UUID) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{%s}) > 0)' % s), first=['Hostname', 'gpu']),
     ]),
     g.row('Use', [
       g.timeseries('Busy', 'Quantiles over all GPUs: stragglers show below.', 'percent', [g.query(n.utilization, 'p{{quantile}}')], max=100),

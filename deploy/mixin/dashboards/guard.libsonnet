@@ -19,7 +19,7 @@ function(c)
       g.row('Now', [
         g.stat('Pods that serve', 'Guards whose metrics are scraped.', 'short', [g.query('sum(up{%s})' % s)], [[null, 'red'], [1, 'orange'], [2, 'green']]),
         g.stat('Server behind', 'Share of the guards that get an answer from the server behind.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]),
-        g.stat('Policy in force', '0 if a guard could not load its policy and goes on with the old one.', 'short', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]),
+        g.stat('Policy in force', 'No: a guard could not load its policy and goes on with the old one.', 'bool_yes_no', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]),
         g.stat('Policies in use', 'More than one while a new policy is rolled out.', 'short', [g.query('count(count_values("hash", promguard_config_hash{%s}))' % s)], [[null, 'green'], [2, 'orange']]),
         g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused.', 'percentunit', [g.query('sum(rate(promguard_rejected_total{%s}[15m])) / sum(rate(promguard_requests_total{%s}[15m]))' % [s, s])], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]),
       ]),
@@ -48,9 +48,11 @@ function(c)
         ]),
       ]),
       g.row('Trouble', [
-        g.timeseries('State of the servers behind', 'How many guards see a server in a state: reads go to one that is ready.', 'short', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{server}}: {{state}}')], stacked=true),
+        g.timeseries('State of the servers behind', 'How many guards see a server in a state: reads go to one that is ready.', 'short', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{state}}: {{server}}')], stacked=true),
         g.timeseries('Errors of the server behind', 'Requests that it did not answer in full, by reason.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]),
         g.timeseries('Clients that left', '', 'reqps', [g.query('sum by (class) (rate(promguard_client_gone_total{%s}[$__rate_interval]))' % s, '{{class}}')]),
+      ]),
+      g.row('The guards themselves', [
         g.timeseries('Memory', 'Resident memory of each guard.', 'bytes', [g.query('process_resident_memory_bytes{%s}' % s, '{{pod}}')]),
         g.timeseries('CPU', 'Processors that each guard uses.', 'short', [g.query('rate(process_cpu_seconds_total{%s}[$__rate_interval])' % s, '{{pod}}')]),
       ]),

@@ -8,24 +8,24 @@ function(c) local s = c.ksm, n = (import '../lib/records.libsonnet')(c); g.dashb
   'Nodes that joined and left, and those that cannot be used.',
   [
     g.row('Now', [
-      g.stat('Nodes', '', 'short', [g.query('sum(%s)' % n.nodes)]),
-      g.stat('Ready', '', 'short', [g.query('sum(%s{condition="Ready", status="true"})' % n.conditions)]),
-      g.stat('Not ready', '', 'short', [g.query('sum(%s{condition="Ready", status=~"false|unknown"})' % n.conditions)], [[null, 'green'], [1, 'orange']]),
-      g.stat('Cordoned', '', 'short', [g.query('sum(max by (node) (kube_node_spec_unschedulable{%s}))' % s)]),
+      g.stat('Nodes', '', 'locale', [g.query('sum(%s)' % n.nodes)]),
+      g.stat('Ready', '', 'locale', [g.query('sum(%s{condition="Ready", status="true"})' % n.conditions)]),
+      g.stat('Not ready', '', 'locale', [g.query('sum(%s{condition="Ready", status=~"false|unknown"})' % n.conditions)], [[null, 'green'], [1, 'orange']]),
+      g.stat('Cordoned', '', 'locale', [g.query('sum(max by (node) (kube_node_spec_unschedulable{%s}))' % s)]),
     ]),
     g.row('Bursts', [
-      g.timeseries('Joined', 'Nodes that were created in the 10 minutes before.', 'short', [g.query(n.joined, 'joined')]),
-      g.timeseries('Left', 'Nodes that were there 10 minutes before and are not any more, also because their kube-state-metrics is not scraped.', 'short', [g.query(n.left, 'left')]),
-      g.timeseries('Nodes', '', 'short', [g.query('sum(%s)' % n.nodes, 'nodes')]),
+      g.timeseries('Joined', 'Nodes that were created in the 10 minutes before.', 'locale', [g.query(n.joined, 'joined')]),
+      g.timeseries('Left', 'Nodes that were there 10 minutes before and are not any more, also because their kube-state-metrics is not scraped.', 'locale', [g.query(n.left, 'left')]),
+      g.timeseries('Nodes', '', 'locale', [g.query('sum(%s)' % n.nodes, 'nodes')]),
     ]),
     g.row('Out of work', [
-      g.timeseries('By condition', '', 'short', [
+      g.timeseries('By condition', '', 'locale', [
         g.query('%s{condition!="Ready", status="true"} > 0' % n.conditions, '{{condition}}'),
         g.query('sum(%s{condition="Ready", status=~"false|unknown"})' % n.conditions, 'NotReady'),
       ]),
-      g.table('Not ready now', 'Which, and for what reason the kubelet cannot say: false is what it says, unknown that it says nothing.', 'short', g.query('topk(50, max by (node, status) (kube_node_status_condition{%s, condition="Ready", status=~"false|unknown"}) > 0)' % s)),
-      g.timeseries('By taint', '', 'short', [g.query('topk(20, %s)' % n.taints, '{{key}}: {{effect}}')]),
-      g.timeseries('By version of the kubelet', '', 'short', [g.query(n.nodes, '{{kubelet_version}}')], stacked=true),
+      g.table('Not ready now', 'Which, and for what reason the kubelet cannot say: false is what it says, unknown that it says nothing.', 'locale', g.query('topk(50, max by (node, status) (kube_node_status_condition{%s, condition="Ready", status=~"false|unknown"}) > 0)' % s)),
+      g.timeseries('By taint', '', 'locale', [g.query('topk(20, %s)' % n.taints, '{{key}}: {{effect}}')]),
+      g.timeseries('By version of the kubelet', '', 'locale', [g.query(n.nodes, '{{kubelet_version}}')], stacked=true),
     ]),
   ]
 )

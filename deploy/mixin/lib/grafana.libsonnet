@@ -7,8 +7,8 @@ local gridWidth = 24;
   dashboard(title, uid, description, rows, variables=[], tags=['promguard'])::
     local header(row, y) = { type: 'row', title: row.title, collapsed: false, panels: [], gridPos: { x: 0, y: y, w: gridWidth, h: 1 } };
     local beside(panels, y, height) =
-      local w = std.floor(gridWidth / std.length(panels));
-      std.mapWithIndex(function(i, p) p { gridPos: { x: i * w, y: y, w: w, h: height } }, panels);
+      local left(i) = std.floor(i * gridWidth / std.length(panels));
+      std.mapWithIndex(function(i, p) p { gridPos: { x: left(i), y: y, w: left(i + 1) - left(i), h: height } }, panels);
     local place(rows, y) =
       if std.length(rows) == 0 then [] else
         local row = rows[0];
@@ -114,15 +114,17 @@ local gridWidth = 24;
       min: 0,
       [if max != null then 'max']: max,
       custom: {
-        fillOpacity: if stacked then 30 else 5,
+        fillOpacity: if stacked then 30 else 0,
         lineWidth: 1,
-        showPoints: 'never',
+        // Only where a line would not be seen: a point without neighbours.
+        showPoints: 'auto',
         spanNulls: false,
         stacking: { mode: if stacked then 'normal' else 'none', group: 'A' },
       },
     } },
     options: {
-      legend: { displayMode: 'table', placement: 'bottom', showLegend: true, calcs: ['lastNotNull', 'max'] },
+      // A legend shows a few of its lines: those of the largest series.
+      legend: { displayMode: 'table', placement: 'bottom', showLegend: true, calcs: ['lastNotNull', 'max'], sortBy: 'Max', sortDesc: true },
       tooltip: { mode: 'multi', sort: 'desc' },
     },
   },
@@ -146,9 +148,20 @@ local gridWidth = 24;
     },
   },
 
-  // table shows the series of one instant query, the largest value first.
-  table(title, description, unit, query):: panel('table', title, description, unit, 8, [query], instant=true, format='table') + {
+  // table shows the series of one instant query, the largest value first. The column
+  // of values comes before those of labels, which may be too many to be seen, and
+  // before the others come those of the labels in first. Only values have the unit:
+  // Grafana would give it to labels that are numbers, too.
+  table(title, description, unit, query, first=[]):: panel('table', title, description, unit, 8, [query], instant=true, format='table') + {
+    fieldConfig: { defaults: {}, overrides: [{
+      matcher: { id: 'byName', options: 'Value' },
+      properties: [{ id: 'unit', value: unit }, { id: 'custom.width', value: 110 }],
+    }] },
     options: { showHeader: true, sortBy: [{ displayName: 'Value', desc: true }] },
-    transformations: [{ id: 'organize', options: { excludeByName: { Time: true } } }],
+    local columns = ['Value'] + first,
+    transformations: [{ id: 'organize', options: {
+      excludeByName: { Time: true, __name__: true },
+      indexByName: { [columns[i]]: i for i in std.range(0, std.length(columns) - 1) },
+    } }],
   },
 }
