@@ -168,6 +168,7 @@ bench-proxy-long:
 	$(BIN)/bench-proxy crowd
 
 include tools/packaging.mk
+include tools/cluster.mk
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt
