@@ -6,7 +6,7 @@ CLUSTER_VARS := k8s.io/component-base/version
 CLUSTER_OPERATOR := github.com/prometheus-operator/prometheus-operator/cmd
 CLUSTER_TESTS ?= .
 
-## cluster: Kubernetes and the Prometheus operator, of upstream's code, into bin/cluster/; some 15 minutes of a processor the first time
+## cluster: Kubernetes and the Prometheus operator, of upstream's code, into bin/cluster/; some 20 minutes of a processor the first time
 .PHONY: cluster
 cluster:
 	@set -e; cd tools/cluster; out='$(CURDIR)/$(BIN)/cluster/'; mkdir -p $$out; \
