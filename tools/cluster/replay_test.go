@@ -172,7 +172,7 @@ func (c *Cluster) awaitReplayed(t *testing.T) {
 func (c *Cluster) withLongLog(t *testing.T, d deployment) {
 	t.Helper()
 	c.merge(t, find(t, d.objects(t), "Prometheus"), `{"spec": {"replicas": 0}}`)
-	WaitFor(t, "no Prometheus runs", func() error {
+	WaitUpTo(t, 11*time.Minute, "no Prometheus runs", func() error { // Its grace is ten.
 		list, err := c.Typed.CoreV1().Pods(monitoring).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=prometheus"})
 		if err != nil || len(list.Items) > 0 {
 			return fmt.Errorf("%d pods: %w", len(list.Items), err)
