@@ -169,6 +169,7 @@ bench-proxy-long:
 
 include tools/packaging.mk
 include tools/panels.mk
+include tools/cluster.mk
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
 .PHONY: lint fmt
