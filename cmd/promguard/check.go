@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -30,16 +32,27 @@ func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 func checkConfig(files []string, stdout io.Writer) error {
 	var refused problems
 	for _, path := range files {
-		if _, err := config.Load(path); err != nil {
+		c, err := config.Load(path)
+		if err != nil {
 			errs := config.Errors{err}
 			errors.As(err, &errs)
 			refused = append(refused, errs...)
 			continue
 		}
 		fmt.Fprintf(stdout, "%s: ok\n", path)
+		if dir := filepath.Dir(c.QueryLog.File); c.QueryLog.File != "" && !isDirectory(dir) {
+			fmt.Fprintf(stdout, "%s: query_log.file: there is no directory %s on this machine; a guard that finds none does not start\n", path, dir)
+		}
 	}
 	if len(refused) == 0 {
 		return nil
 	}
 	return refused
+}
+
+// isDirectory also follows links. The guard may run elsewhere, so that what is
+// missing here is no mistake.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,7 +44,7 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	policy := app.Command("policy", "Try policies before they are used.")
 	test := policy.Command("test", "Replay a query log of promguard or of Prometheus against a policy, and say who would be refused.")
 	file := test.Flag("policy", "Policy file.").Required().String()
-	logs := test.Flag("query-log", "Query log; - for standard input. May be repeated.").Required().Strings()
+	logs := test.Flag("query-log", "Query log; --query-log=- is standard input. May be repeated.").Required().Strings()
 	return []subcommand{
 		{explain, func() error { return f.run(stdout, time.Now()) }},
 		{test, func() error { return testPolicy(*file, *logs, stdout) }},
@@ -169,5 +170,8 @@ func testLog(rules *querylimit.Ruleset, path string, named bool, w io.Writer) er
 		fmt.Fprintf(w, "%s:\n", path)
 	}
 	report.Write(w)
+	if report.Judged == 0 { // A wrong file must not read as "nobody would be refused".
+		return errors.New("no request of it was judged: give the query log of promguard (query_log.file) or of Prometheus (global.query_log_file)")
+	}
 	return nil
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Counters say which rules hold and what they drop from which scrape pool. Any
-// number of goroutines may use them.
+// Counters say which rules hold and what they drop from which scrape pool, in the
+// patched Prometheus: nothing else in this module scrapes. Any number of goroutines
+// may use them.
 type Counters struct {
 	rules   *prometheus.GaugeVec
 	dropped *prometheus.CounterVec

@@ -30,11 +30,6 @@ type Edit struct {
 	Value string
 }
 
-// Set is Apply of one edit.
-func Set(text []byte, path []string, block int, value string) ([]byte, error) {
-	return Apply(text, []Edit{{path, block, value}})
-}
-
 // Apply returns the text with all values set; of two for the same path, the later.
 // It takes about as long as to parse the text some times, however many edits there
 // are. The errors name the line that cannot be edited.

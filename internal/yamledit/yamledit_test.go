@@ -11,6 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// set is Apply of one edit.
+func set(text []byte, path []string, block int, value string) ([]byte, error) {
+	return Apply(text, []Edit{{path, block, value}})
+}
+
 func TestValuesAreSetAndEverythingElseStays(t *testing.T) {
 	for name, c := range map[string]struct{ text, path, value, want string }{
 		"into an empty file":           {"", "limits.range.max", "7d", "limits:\n  range: {max: 7d}\n"},
@@ -28,7 +33,7 @@ func TestValuesAreSetAndEverythingElseStays(t *testing.T) {
 		"with the ends of Windows":     {"rules: []\r\n", "limits.range.max", "7d", "rules: []\r\nlimits:\r\n  range: {max: 7d}\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Set([]byte(c.text), strings.Split(c.path, "."), 1, c.value)
+			got, err := set([]byte(c.text), strings.Split(c.path, "."), 1, c.value)
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(got))
 		})
@@ -36,14 +41,14 @@ func TestValuesAreSetAndEverythingElseStays(t *testing.T) {
 }
 
 func TestKeysAreQuotedWhereTheyWouldMeanSomethingElse(t *testing.T) {
-	got, err := Set(nil, []string{"tenants", "a: b", "limits", "range", "max"}, 3, "7d")
+	got, err := set(nil, []string{"tenants", "a: b", "limits", "range", "max"}, 3, "7d")
 	require.NoError(t, err)
 	require.Equal(t, "tenants:\n  \"a: b\":\n    limits:\n      range: {max: 7d}\n", string(got))
 	for text, want := range map[string]string{
 		"tenants:\n  1: {limits: {topk: {max: 5}}}\n": "tenants:\n  1: {limits: {range: {max: 7d}, topk: {max: 5}}}\n",
 		"tenants:\n  2: {}\n":                         "tenants:\n  2: {}\n  \"1\":\n    limits:\n      range: {max: 7d}\n",
 	} {
-		got, err := Set([]byte(text), []string{"tenants", "1", "limits", "range", "max"}, 3, "7d")
+		got, err := set([]byte(text), []string{"tenants", "1", "limits", "range", "max"}, 3, "7d")
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "a name that is a number")
 	}
@@ -64,7 +69,7 @@ func TestWhatCannotBeEditedIsRefusedWithItsLine(t *testing.T) {
 		"a folded value":    {"limits:\n  range:\n    max: >\n      7d\n", `is written in a way that cannot be edited`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Set([]byte(c.text), []string{"limits", "range", "max"}, 1, "7d")
+			_, err := set([]byte(c.text), []string{"limits", "range", "max"}, 1, "7d")
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -95,7 +100,7 @@ func TestManyEditsAreWhatOneAfterTheOtherWouldBe(t *testing.T) {
 		require.Equal(t, want, string(again))
 		one := []byte(text)
 		for _, e := range edits {
-			one, err = Set(one, e.Path, e.Block, e.Value)
+			one, err = set(one, e.Path, e.Block, e.Value)
 			require.NoError(t, err)
 		}
 		var values, wanted any
@@ -115,11 +120,11 @@ func FuzzSet(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		out, err := Set([]byte(text), []string{"limits", "range", "max"}, 1, "7d")
+		out, err := set([]byte(text), []string{"limits", "range", "max"}, 1, "7d")
 		if err != nil {
 			return
 		}
-		again, err := Set(out, []string{"limits", "range", "max"}, 1, "7d")
+		again, err := set(out, []string{"limits", "range", "max"}, 1, "7d")
 		require.NoError(t, err)
 		require.Equal(t, string(out), string(again))
 		_, _ = Apply([]byte(text), []Edit{{[]string{"limits", "range", "mode"}, 1, "warn"}, {[]string{"limits", "topk", "max"}, 1, "3"}, {[]string{"tenants", "a", "limits", "range", "max"}, 3, "7d"}})

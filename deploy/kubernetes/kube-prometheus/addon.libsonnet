@@ -39,7 +39,6 @@ local with(volumes, configMap) = [
     prometheus+: { spec+: {
       image: patched.spec.image,
       version: patched.spec.version,
-      additionalArgs: merged(if 'additionalArgs' in super then super.additionalArgs else [], patched.spec.additionalArgs),
       containers: merged(if 'containers' in super then super.containers else [], patched.spec.containers),
     } },
     networkPolicy+: { spec+: { ingress: networkPolicy[0].value } },

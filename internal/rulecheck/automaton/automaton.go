@@ -73,20 +73,6 @@ func (s *Set) Contains(text string) bool {
 	return s.re.MatchString(text) != s.negated
 }
 
-// String returns the set in the notation of matchers.
-func (s *Set) String() string {
-	op := "="
-	if s.negated {
-		op = "!"
-	}
-	if !s.literal {
-		op += "~"
-	} else if s.negated {
-		op += "="
-	}
-	return op + s.text
-}
-
 // Witness returns a string that is in all of the sets, of those one of the
 // shortest. ok is false if there is none. The error is ErrTooLarge.
 func Witness(sets ...*Set) (text string, ok bool, err error) {

@@ -13,6 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// String returns the set in the notation of matchers.
+func (s *Set) String() string {
+	op := "="
+	if s.negated {
+		op = "!"
+	}
+	if !s.literal {
+		op += "~"
+	} else if s.negated {
+		op += "="
+	}
+	return op + s.text
+}
+
 // parse returns the sets of terms written like matchers' right sides: =x, !=x,
 // =~x, !~x.
 func parse(t testing.TB, terms ...string) []*Set {

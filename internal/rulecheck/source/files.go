@@ -145,46 +145,49 @@ func field(n *yaml.Node, keys ...string) *yaml.Node {
 // that has a key counts, as when YAML is decoded.
 func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
-		taken, seen := map[string]bool{}, map[*yaml.Node]bool{}
-		var visit func(n *yaml.Node) bool
-		visit = func(n *yaml.Node) bool {
-			n = resolve(n)
-			// A mapping may be merged into itself, or over and over.
-			if n == nil || seen[n] {
-				return true
-			}
-			seen[n] = true
+		taken := map[string]bool{}
+		for _, m := range appendMappings(nil, n, map[*yaml.Node]bool{}) {
 			var own []string
-			var merged []*yaml.Node
-			for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-				key, value := n.Content[i], n.Content[i+1]
-				if key.ShortTag() == mergeTag {
-					merged = append(merged, value)
-					continue
-				}
-				if taken[key.Value] {
+			for i := 0; i+1 < len(m.Content); i += 2 {
+				key, value := m.Content[i], m.Content[i+1]
+				if key.ShortTag() == mergeTag || taken[key.Value] {
 					continue
 				}
 				own = append(own, key.Value)
 				if !yield(key.Value, resolve(value)) {
-					return false
+					return
 				}
 			}
 			for _, key := range own {
 				taken[key] = true
 			}
-			if n.Kind == yaml.SequenceNode {
-				merged = n.Content
-			}
-			for _, m := range merged {
-				if !visit(m) {
-					return false
-				}
-			}
-			return true
 		}
-		visit(n)
 	}
+}
+
+// appendMappings appends a mapping and, behind it, those under its merge keys, or
+// the mappings of a sequence; each only once, since a mapping may be merged into
+// itself, or over and over.
+func appendMappings(to []*yaml.Node, n *yaml.Node, seen map[*yaml.Node]bool) []*yaml.Node {
+	n = resolve(n)
+	if n == nil || seen[n] {
+		return to
+	}
+	seen[n] = true
+	switch n.Kind {
+	case yaml.MappingNode:
+		to = append(to, n)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].ShortTag() == mergeTag {
+				to = appendMappings(to, n.Content[i+1], seen)
+			}
+		}
+	case yaml.SequenceNode:
+		for _, m := range n.Content {
+			to = appendMappings(to, m, seen)
+		}
+	}
+	return to
 }
 
 // mergeTag is the tag of the key <<.

@@ -76,9 +76,6 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: %s", p.File, p.Place, p.Err)
 }
 
-// Unwrap returns the cause.
-func (p Problem) Unwrap() error { return p.Err }
-
 // Found is what was read from files.
 type Found struct {
 	Expressions []Expression

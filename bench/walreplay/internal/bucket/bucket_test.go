@@ -96,6 +96,7 @@ func TestWhatChangedInTheBucketIsNotTaken(t *testing.T) {
 	for _, change := range []func() error{
 		func() error { content[1000] ^= 1; return os.WriteFile(object, content, 0o666) },
 		func() error { return os.WriteFile(object, content[:1000], 0o666) },
+		func() error { return os.WriteFile(object, append(content, 0), 0o666) },
 		func() error { return os.Remove(object) },
 	} {
 		require.NoError(t, change())

@@ -14,6 +14,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,9 +43,12 @@ type File struct {
 	SHA256 string `json:"sha256"` // in hexadecimal
 }
 
-// Bytes is the size of all files.
+// Bytes is the size of all files, math.MaxInt64 if together they have more.
 func (m *Manifest) Bytes() (n int64) {
 	for _, f := range m.Files {
+		if f.Size > math.MaxInt64-n {
+			return math.MaxInt64
+		}
 		n += f.Size
 	}
 	return n
@@ -220,8 +224,8 @@ func (d *Dir) unchanged(before map[string]stamp) error {
 
 // Write writes a recording to a directory that must be new: beside it at first,
 // synced to disk, and renamed when all is there and each file has the size and
-// sum that the manifest says. write gives a file's content; checks are asked
-// before the renaming. If Write returns an error there is nothing there.
+// sum that the manifest says. write gives a file's content, of which no more is
+// written than the manifest says; checks are asked before the renaming. If Write returns an error there is nothing there.
 func Write(to string, m *Manifest, write func(File, io.Writer) error, checks ...func() error) (err error) {
 	switch _, err := os.Lstat(to); {
 	case err == nil:
@@ -276,7 +280,7 @@ type recorder struct {
 
 // file writes a file and compares it with what the manifest says.
 func (w *recorder) file(f File, write func(File, io.Writer) error) error {
-	sum := &summing{hash: sha256.New()}
+	sum := &summing{file: f, hash: sha256.New()}
 	err := w.put(filepath.FromSlash(f.Path), func(out io.Writer) error {
 		sum.w = out
 		return write(f, sum)
@@ -290,13 +294,19 @@ func (w *recorder) file(f File, write func(File, io.Writer) error) error {
 	return nil
 }
 
+// summing sums what is written of a file, and refuses what is beyond its size:
+// the sizes of a manifest are what there is room for on the disk.
 type summing struct {
+	file File
 	w    io.Writer
 	hash hash.Hash
 	n    int64
 }
 
 func (s *summing) Write(b []byte) (int, error) {
+	if int64(len(b)) > s.file.Size-s.n {
+		return 0, fmt.Errorf("%s has more than the %d bytes of its manifest", s.file.Path, s.file.Size)
+	}
 	n, err := s.w.Write(b)
 	s.hash.Write(b[:n])
 	s.n += int64(n)

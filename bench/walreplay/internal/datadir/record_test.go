@@ -6,8 +6,10 @@ package datadir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,8 +111,29 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	require.ErrorContains(t, err, "of its manifest")
 	requireEmpty(t, out)
 
+	var taken int
+	err = Write(to, m, func(_ File, w io.Writer) error {
+		for taken = 0; ; taken++ {
+			if _, err := w.Write([]byte{0}); err != nil {
+				return err
+			}
+		}
+	})
+	require.EqualError(t, err, fmt.Sprintf("%s has more than the %d bytes of its manifest", m.Files[0].Path, m.Files[0].Size))
+	require.EqualValues(t, m.Files[0].Size, taken, "no more than there is room for")
+	requireEmpty(t, out)
+
 	_, err = open(t, path).Record(t.Context(), filepath.Join(out, "missing", "rec"), nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	requireEmpty(t, out)
+}
+
+func TestSizesThatNoNumberHoldsAreMoreThanIsFree(t *testing.T) {
+	m := &Manifest{Files: []File{{Size: math.MaxInt64}, {Size: math.MaxInt64}, {Size: 2}}}
+	require.EqualValues(t, math.MaxInt64, m.Bytes())
+	out := t.TempDir()
+	err := Write(filepath.Join(out, "rec"), m, func(File, io.Writer) error { return nil })
+	require.ErrorContains(t, err, "MiB free")
 	requireEmpty(t, out)
 }
 
