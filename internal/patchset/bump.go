@@ -195,7 +195,7 @@ func (s *Set) TestBump(ctx context.Context, tree Tree, stdout io.Writer) error {
 	if now.Patches, err = tree.readPatches(ctx, upstream); err != nil {
 		return err
 	}
-	return now.Test(ctx, tree, stdout)
+	return now.Test(ctx, tree, false, stdout)
 }
 
 // FinishBump writes the patches, the new files, UPSTREAM and the repository's
