@@ -188,7 +188,7 @@ type namedDifference struct {
 var (
 	versionStamp  = regexp.MustCompile(`3\.\d+\.\d+(\+promguard\.\d+)?`)
 	revisionStamp = regexp.MustCompile(`"?revision"?[:=]"([^"]*)"`)
-	guardFlag     = regexp.MustCompile(`"guard\.[^"]*":"[^"]*",`)
+	guardFlag     = regexp.MustCompile(`"(?:no-)?guard\.[^"]*":"[^"]*",`)
 )
 
 var namedDifferences = []namedDifference{
