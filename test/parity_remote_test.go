@@ -12,12 +12,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// remoteMode is a server of which a part of the data is remote.
-var remoteMode = mode{name: "with remote storage", every: 8, flags: []string{"--enable-feature=exemplar-storage,promql-experimental-functions"}}
+// remoteMode is a server of which a part of the data is remote. Without the
+// experimental functions: upstream's info() selects while it evaluates, which ends
+// the process where there are several remote servers.
+var remoteMode = mode{name: "with remote storage", every: 8, flags: []string{"--enable-feature=exemplar-storage"}}
 
 // TestTheBuildReadsRemoteStorageAsUpstreamDoes puts what reads to servers that
 // have the blocks of the data themselves and read the rest from one remote server.
@@ -53,12 +56,15 @@ func TestTheBuildReadsRemoteStorageAsUpstreamDoes(t *testing.T) {
 
 // remoteFailures are told with series, too.
 var remoteFailures = exception{
-	why:  "stock lists series without a word of the remote server that failed: it asks for the warnings before it reads the first series",
-	of:   path(api + "/series"),
-	hide: func(body string) string { return remoteWarning.ReplaceAllString(body, "") },
+	why: "stock lists series without a word of the remote server that failed: it asks for the warnings before it reads the first series",
+	of:  path(api + "/series"),
+	hide: func(body string) string {
+		body = remoteWarning.ReplaceAllString(body, "")
+		return strings.NewReplacer(`,"warnings":[]`, "", `"warnings":[,`, `"warnings":[`).Replace(body)
+	},
 }
 
-var remoteWarning = regexp.MustCompile(`,"warnings":\["remote_read: (?:[^"\\]|\\.)*"\]`)
+var remoteWarning = regexp.MustCompile(`,?"remote_read: (?:[^"\\]|\\.)*"`)
 
 // remoteSetup is a configuration that scrapes nothing, so that no answer depends
 // on the moment.
@@ -96,7 +102,7 @@ func remoteSelections(d dataset) []request {
 			out = append(out, request{method: http.MethodPost, target: api + "/series", headers: []string{formType}, body: query})
 		}
 		out = append(out, request{method: http.MethodGet, target: "/federate?" + form(pairs...)},
-			request{method: http.MethodGet, target: api + "/query?" + form("query", "sort_by_label("+strings.Join(selectors, " or ")+", \"text\")", "time", unix(d.end))},
+			request{method: http.MethodGet, target: api + "/query_range?" + form("query", strings.Join(selectors, " or "), "start", unix(d.edge.Add(-5*time.Minute)), "end", unix(d.edge.Add(5*time.Minute)), "step", "60")},
 			request{method: http.MethodGet, target: api + "/query?" + form("query", "count by (replica) ("+strings.Join(selectors, " or ")+")", "time", unix(d.end))})
 	}
 	return out
