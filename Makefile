@@ -86,10 +86,15 @@ test-e2e: build stock
 	go build -o $(BIN)/ ./tools/demo
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/... ./tools/panels/...
 
-## test-race: the same packages under the race detector, which needs a C compiler
+## test-race: the same packages under the race detector, which needs a C compiler; those of the patched Prometheus are in test-race-patches
 .PHONY: test-race
 test-race:
 	CGO_ENABLED=1 go test -race ./...
+
+## test-race-patches: the tests that the patches name under the race detector; heavy, so not in test-race
+.PHONY: test-race-patches
+test-race-patches: patches-apply
+	@$(PATCHES) test --race
 
 ## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, which are built first
 .PHONY: test-peers

@@ -6,6 +6,7 @@ package test
 import (
 	"compress/gzip"
 	"compress/zlib"
+	"encoding/json"
 	"io"
 	"regexp"
 	"slices"
@@ -122,6 +123,7 @@ func seriesOf(body string) string {
 // normal returns the answer without what is volatile, and the name of what was
 // left out.
 func normal(r request, a reply) (reply, string) {
+	a.body = sortWarnings(a.body)
 	for _, v := range volatiles {
 		if !v.of(r) {
 			continue
@@ -137,6 +139,25 @@ func normal(r request, a reply) (reply, string) {
 		return a, v.name
 	}
 	return a, ""
+}
+
+var warningsList = regexp.MustCompile(`"warnings":\[("(?:[^"\\]|\\.)*",?)+\]`)
+
+// sortWarnings puts an answer's warnings in one order: upstream keeps them in a
+// map.
+func sortWarnings(body string) string {
+	return warningsList.ReplaceAllStringFunc(body, func(list string) string {
+		var warnings []string
+		if json.Unmarshal([]byte(strings.TrimPrefix(list, `"warnings":`)), &warnings) != nil || len(warnings) < 2 {
+			return list
+		}
+		slices.Sort(warnings)
+		sorted, err := json.Marshal(warnings)
+		if err != nil {
+			return list
+		}
+		return `"warnings":` + string(sorted)
+	})
 }
 
 // decoded is the answer before it was compressed; what cannot be decoded stays.
@@ -188,7 +209,7 @@ type namedDifference struct {
 var (
 	versionStamp  = regexp.MustCompile(`3\.\d+\.\d+(\+promguard\.\d+)?`)
 	revisionStamp = regexp.MustCompile(`"?revision"?[:=]"([^"]*)"`)
-	guardFlag     = regexp.MustCompile(`"guard\.[^"]*":"[^"]*",`)
+	guardFlag     = regexp.MustCompile(`"(?:no-)?guard\.[^"]*":"[^"]*",`)
 )
 
 var namedDifferences = []namedDifference{

@@ -23,7 +23,7 @@ import (
 // the build must behave as upstream's does, which the tests in this file's
 // neighbours prove. Whoever adds a flag adds its off value here.
 var guardOff = map[string]string{
-	"guard.api-timeout":           "0",
+	"guard.api-timeout":           "off",
 	"guard.crowd-gomaxprocs":      "off",
 	"guard.drop-rules":            "off",
 	"guard.metadata-concurrency":  "off",
@@ -31,27 +31,20 @@ var guardOff = map[string]string{
 	"guard.metadata-max-results":  "off",
 	"guard.min-client-rate":       "off",
 	"guard.query-concurrency":     "off",
-	"guard.query-text-limits":     no,
+	"guard.query-text-limits":     "off",
 	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.
 	"guard.read-concurrency":      "off",
 	"guard.read-memory-budget":    "off",
 	"guard.read-procs":            "off",
 	"guard.response-max-bytes":    "off",
-	"guard.spare-connections":     "0",
-	"guard.wal-replay":            "upstream",
+	"guard.spare-connections":     "off",
+	"guard.wal-replay":            "off",
 	"guard.wal-replay-gomaxprocs": "off",
 }
-
-// no is the off value of a flag that has no value.
-const no = "no"
 
 func guardOffFlags() []string {
 	var flags []string
 	for name, value := range guardOff {
-		if value == no {
-			flags = append(flags, "--no-"+name)
-			continue
-		}
 		flags = append(flags, "--"+name+"="+value)
 	}
 	slices.Sort(flags)

@@ -261,7 +261,7 @@ func (s *Set) TestBump(ctx context.Context, tree Tree, stdout io.Writer) error {
 	if now.Patches, err = tree.readPatches(ctx, upstream); err != nil {
 		return err
 	}
-	return now.Test(ctx, tree, stdout)
+	return now.Test(ctx, tree, false, stdout)
 }
 
 // newPackages are the packages of the tree that new files belong to.

@@ -15,15 +15,16 @@ import (
 	"strings"
 )
 
-// Verify proves that the patch set is whole: every message is complete, the
-// patches apply to source, and exporting the result gives the very same files.
+// Verify proves that the patch set is whole: every message is complete, the table
+// in the README names every patch and no other, the patches apply to source, and
+// exporting the result gives the very same files.
 // It works in a directory of its own and changes nothing.
 func (s *Set) Verify(ctx context.Context, source string) error {
 	var errs []error
 	for _, p := range s.Patches {
 		errs = append(errs, p.Check())
 	}
-	errs = append(errs, s.checkGo(source))
+	errs = append(errs, s.checkGo(source), s.checkTable())
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -105,10 +106,15 @@ func (s *Set) copyTo(root string) (*Set, error) {
 }
 
 // Test runs the tests that the patches name, in the tree, in the order of the
-// series and each command once.
-func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
+// series and each command once. With race they run under the race detector, which
+// needs a C compiler.
+func (s *Set) Test(ctx context.Context, tree Tree, race bool, stdout io.Writer) error {
 	if err := tree.checkExists(); err != nil {
 		return err
+	}
+	var env []string
+	if race {
+		env = []string{"CGO_ENABLED=1", goFlags + " -race"}
 	}
 	ran := map[string]bool{}
 	for _, p := range s.Patches {
@@ -118,7 +124,7 @@ func (s *Set) Test(ctx context.Context, tree Tree, stdout io.Writer) error {
 			}
 			ran[command] = true
 			fmt.Fprintf(stdout, "# %s: %s\n", p.Name, command)
-			if err := tree.goCommand(ctx, stdout, nil, "sh", "-c", command); err != nil {
+			if err := tree.goCommand(ctx, stdout, env, "sh", "-c", command); err != nil {
 				return fmt.Errorf("%s: %s: %w", p.Name, command, err)
 			}
 		}
@@ -191,13 +197,15 @@ func (s *Set) build(ctx context.Context, tree Tree, version, revision string, o 
 	return tree.goCommand(ctx, stdout, env, "go", append(args, s.Upstream.Build...)...)
 }
 
+// goFlags let builds and tests share the compiler's cache.
+const goFlags = "GOFLAGS=-trimpath -buildvcs=false"
+
 // goCommand runs a command in the tree as upstream's release builds do: without
 // cgo and outside of any workspace.
 func (t Tree) goCommand(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = t.Dir
-	// The same flags for builds and tests let them share the compiler's cache.
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", goFlags)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd.Run()

@@ -71,7 +71,7 @@ func ParseProfile(path string, text []byte) (Profile, error) {
 	}
 	p := Profile{Name: file.Name, Summary: file.Summary}
 	var errs []error
-	if err := p.Validate(); err != nil {
+	if err := errors.Join(p.Validate(), notBuiltIn(p.Name)); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))
 	}
 	inherited, err := file.inherited()

@@ -116,6 +116,13 @@ func TestBadProfileFileIsToldByLineAndAllAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestAFileHasTheNameOfNoBuiltInProfile(t *testing.T) {
+	for _, name := range ProfileNames() {
+		_, err := ParseProfile("f.yaml", []byte(strings.Replace(goodFile, "name: ours", `name: "`+name+`"`, 1)))
+		require.EqualError(t, err, `f.yaml: profile name "`+name+`": it is the name of a built-in profile: choose another`)
+	}
+}
+
 func FuzzProfileFile(f *testing.F) {
 	f.Add([]byte(goodFile))
 	f.Add([]byte("name: a\nrules: [&x {id: a}, *x]\n"))

@@ -6,6 +6,7 @@ package relabel
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Names of the built-in profiles.
@@ -51,6 +52,16 @@ func ProfileByName(name string) (Profile, error) {
 		}
 	}
 	return Profile{}, fmt.Errorf("unknown drop-rules profile %q: use one of %s", name, joinNames(ProfileNames()))
+}
+
+// notBuiltIn returns an error for the name of a built-in profile. A file of that
+// name would stand for other rules than the name says wherever a target or the
+// flag names it, and one that is called off would drop nothing.
+func notBuiltIn(name string) error {
+	if !slices.Contains(ProfileNames(), name) {
+		return nil
+	}
+	return fmt.Errorf("profile name %q: it is the name of a built-in profile: choose another", name)
 }
 
 // Validate reports everything that is wrong with the profile, one error per

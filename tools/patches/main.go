@@ -32,7 +32,7 @@ func main() {
 // options are the flags of all subcommands.
 type options struct {
 	root, dir, tree, source string
-	discard, stock          bool
+	discard, stock, race    bool
 	build                   patchset.BuildOptions
 	bumped                  bumpOptions
 }
@@ -49,7 +49,8 @@ func run(ctx context.Context, args []string) error {
 	apply.Flag("discard", "Discard edits in the tree that were not exported.").BoolVar(&o.discard)
 	app.Command("export", "Write the tree's commits and new files back into the patch set.")
 	app.Command("verify", "Check every patch's message, and that apply and export give the same files.")
-	app.Command("test", "Run the tests that the patches name, in the tree.")
+	test := app.Command("test", "Run the tests that the patches name, in the tree.")
+	test.Flag("race", "Under the race detector, which needs a C compiler.").BoolVar(&o.race)
 	build := app.Command("build", "Build the tree's binaries.")
 	build.Flag("out", "Directory for the binaries. Relative to the root.").Default("bin").StringVar(&o.build.Out)
 	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.build.Tags)
@@ -92,7 +93,7 @@ func (o options) run(ctx context.Context, command string) error {
 		fmt.Printf("%d patches apply to %s %s and export to the same files\n", len(set.Patches), set.Upstream.Module, set.Upstream.Version)
 		return nil
 	case "test":
-		return set.Test(ctx, tree, os.Stdout)
+		return set.Test(ctx, tree, o.race, os.Stdout)
 	case "bump":
 		return o.bump(ctx, set, tree)
 	case "build":

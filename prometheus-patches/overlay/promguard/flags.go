@@ -22,7 +22,7 @@ import (
 type Flags struct {
 	reads         readFlags
 	walReplay     walreplay.Limit
-	replayPath    string
+	replay        choice
 	dropRulesFlag string
 	dropRules     *dropRules
 }
@@ -35,20 +35,25 @@ const (
 
 // AddFlags adds promguard's flags to the application.
 func AddFlags(a *kingpin.Application) *Flags {
-	f := &Flags{}
+	f := &Flags{replay: choice{words: []string{replayParallel, replayUpstream}}}
 	f.reads.add(a)
-	a.Flag("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax)).
-		Default("auto").SetValue(&f.walReplay)
-	a.Flag("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream. Server mode only.").
-		Default(replayParallel).EnumVar(&f.replayPath, replayParallel, replayUpstream)
+	addFlag(a, "guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax),
+		"auto", &f.walReplay)
+	addFlag(a, "guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off. Server mode only.",
+		replayParallel, &f.replay)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off.").
 		Default(relabel.ProfileRecommended).StringVar(&f.dropRulesFlag)
 	return f
 }
 
-// Log says which guards are in force.
-func (f *Flags) Log(logger *slog.Logger) {
-	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replayPath, "wal_replay_gomaxprocs", f.walReplay.String(), "drop_rules", f.dropRulesFlag)
+// Log says which guards are in force. An agent only scrapes.
+func (f *Flags) Log(logger *slog.Logger, agent bool) {
+	dropRules := slog.String("drop_rules", f.dropRulesFlag)
+	if agent {
+		logger.Info("promguard", dropRules)
+		return
+	}
+	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replay.String(), "wal_replay_gomaxprocs", f.walReplay.String(), dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the
@@ -58,4 +63,4 @@ func (f *Flags) CapWALReplay(concurrency *int, logger *slog.Logger, reg promethe
 }
 
 // ParallelWALReplay reports whether the WAL is not replayed by upstream's code.
-func (f *Flags) ParallelWALReplay() bool { return f.replayPath == replayParallel }
+func (f *Flags) ParallelWALReplay() bool { return f.replay.word == replayParallel }

@@ -17,12 +17,15 @@ type limit struct {
 	auto    bool
 	n       int64 // 0: off, unless auto.
 	bytes   bool
+	// least is the smallest number that makes sense, if that is not 1, and why.
+	least    int64
+	leastWhy string
 }
 
 // Set implements kingpin.Value.
 func (l *limit) Set(s string) error {
 	switch s {
-	case "off", "0":
+	case off, "0":
 		l.auto, l.n = false, 0
 		return nil
 	case "auto":
@@ -34,6 +37,9 @@ func (l *limit) Set(s string) error {
 	n, err := l.parse(s)
 	if err != nil || n < 1 {
 		return fmt.Errorf("%q is neither %s of at least 1", s, l.what())
+	}
+	if n < l.least {
+		return fmt.Errorf("%q is less than %s: %s", s, (&limit{n: l.least, bytes: l.bytes}).String(), l.leastWhy)
 	}
 	l.auto, l.n = false, n
 	return nil
@@ -67,7 +73,7 @@ func (l *limit) String() string {
 	case l.auto:
 		return "auto"
 	case l.n == 0:
-		return "off"
+		return off
 	case l.bytes:
 		return units.Base2Bytes(l.n).String()
 	default:

@@ -26,6 +26,9 @@ func TestLimitIsOffANumberOrASizeAndAutoWhereThatMeansSomething(t *testing.T) {
 		{text: "-3", bad: `"-3"`},
 		{text: "12MB", bad: `"12MB"`},
 		{limit: limit{bytes: true}, text: "12MB", shown: "12MiB", value: 12 << 20},
+		{limit: limit{bytes: true, least: 4096, leastWhy: "pages have so many"}, text: "4KB", shown: "4KiB", value: 4096},
+		{limit: limit{bytes: true, least: 4096, leastWhy: "pages have so many"}, text: "off", shown: "off"},
+		{limit: limit{bytes: true, least: 4096, leastWhy: "pages have so many"}, text: "1KB", bad: `"1KB" is less than 4KiB: pages have so many`},
 		{limit: limit{bytes: true}, text: "4096", shown: "4KiB", value: 4096},
 		{limit: limit{bytes: true}, text: "lots", bad: `"lots" is neither off nor a size such as 512MB of at least 1`},
 	} {

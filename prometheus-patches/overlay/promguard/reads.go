@@ -22,14 +22,17 @@ import (
 	"github.com/prometheus/prometheus/web"
 )
 
+// on is the other value of a flag that is only on or off.
+const on = "on"
+
 // readFlags are the flags that limit requests which read the database.
 type readFlags struct {
-	timeout, queueTimeout                 model.Duration
+	timeout, queueTimeout                 period
 	metadata, read, query                 limit
 	memory, maxBytes, responseBytes, rate limit
-	maxResults, procs, crowd              limit
-	text                                  bool
-	spare                                 int
+	maxResults, procs, crowd, spare       limit
+	text                                  choice
+	noText                                bool
 }
 
 func (f *readFlags) add(a *kingpin.Application) {
@@ -37,42 +40,45 @@ func (f *readFlags) add(a *kingpin.Application) {
 	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.crowd, &f.memory} {
 		l.hasAuto = true
 	}
-	a.Flag("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. 0 means no deadline. Server mode only.").
-		Default("30s").SetValue(&f.timeout)
-	a.Flag("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4. Server mode only.").
-		Default("auto").SetValue(&f.metadata)
-	a.Flag("guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, at least 4. Server mode only.").
-		Default("auto").SetValue(&f.read)
-	a.Flag("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room. Server mode only.").
-		Default("auto").SetValue(&f.query)
-	a.Flag("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules. Server mode only.").
-		Default("auto").SetValue(&f.procs)
-	a.Flag("guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer. Server mode only.", dedicatedProcs)).
-		Default("auto").SetValue(&f.crowd)
-	a.Flag("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. Server mode only.").
-		Default("10s").SetValue(&f.queueTimeout)
-	a.Flag("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. One request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.").
-		Default("auto").SetValue(&f.memory)
-	a.Flag("guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound. Server mode only.").
-		Default("200000").SetValue(&f.maxResults)
-	a.Flag("guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound. Server mode only.").
-		Default("128MB").SetValue(&f.maxBytes)
-	a.Flag("guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound. Server mode only.").
-		Default("512MB").SetValue(&f.responseBytes)
-	a.Flag("guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate. Server mode only.").
-		Default("16KB").SetValue(&f.rate)
-	a.Flag("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. 0 means none. Server mode only.").
-		Default("16").IntVar(&f.spare)
-	a.Flag("guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions. Server mode only.").
-		Default("true").BoolVar(&f.text)
+	f.memory.least, f.memory.leastWhy = leastBudget, "each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half"
+	f.text.words = []string{on, off}
+	addFlag(a, "guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. off means no deadline. Server mode only.",
+		"30s", &f.timeout)
+	addFlag(a, "guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4. Server mode only.",
+		"auto", &f.metadata)
+	addFlag(a, "guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4. Server mode only.",
+		"auto", &f.read)
+	addFlag(a, "guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room. Server mode only.",
+		"auto", &f.query)
+	addFlag(a, "guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules. Server mode only.",
+		"auto", &f.procs)
+	addFlag(a, "guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer. Server mode only.", dedicatedProcs),
+		"auto", &f.crowd)
+	addFlag(a, "guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits. Server mode only.",
+		"10s", &f.queueTimeout)
+	addFlag(a, "guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.",
+		"auto", &f.memory)
+	addFlag(a, "guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound. Server mode only.",
+		"200000", &f.maxResults)
+	addFlag(a, "guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound. Server mode only.",
+		"128MB", &f.maxBytes)
+	addFlag(a, "guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound. Server mode only.",
+		"512MB", &f.responseBytes)
+	addFlag(a, "guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate. Server mode only.",
+		"16KB", &f.rate)
+	addFlag(a, "guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. off means none. Server mode only.",
+		"16", &f.spare)
+	addFlag(a, "guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: on or off. Refused are more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions. Server mode only.",
+		on, &f.text)
+	a.Flag("no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.noText)
 }
 
 func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
-		"timeout", f.timeout, "queue_timeout", f.queueTimeout,
+		"timeout", f.timeout.String(), "queue_timeout", f.queueTimeout.String(),
 		"metadata_concurrency", f.metadata.String(), "read_concurrency", f.read.String(), "query_concurrency", f.query.String(),
 		"procs", f.procs.String(), "crowd_gomaxprocs", f.crowd.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
-		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.text, "spare_connections", f.spare)
+		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.checkText(), "spare_connections", f.spare.String())
 }
 
 // LimitReads sets what limits the requests of the web handler, if any flag says
@@ -80,33 +86,63 @@ func (f *readFlags) logAttrs() slog.Attr {
 func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryConcurrency int, logger *slog.Logger, reg prometheus.Registerer) (err error) {
 	procs := int64(runtime.GOMAXPROCS(0))
 	opts := readapi.Options{
-		Timeout:             time.Duration(f.reads.timeout),
+		Timeout:             time.Duration(f.reads.timeout.Duration),
 		QueryTimeout:        time.Duration(queryTimeout),
 		MetadataConcurrency: int(f.reads.metadata.or(max(4, 2*procs))),
-		ReadConcurrency:     int(f.reads.read.or(max(4, procs))),
+		ReadConcurrency:     int(f.reads.readConcurrency(procs, int64(o.RemoteReadConcurrencyLimit))),
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
 		Procs:               int(f.reads.procs.or(max(1, procs-1))),
 		CrowdProcs:          crowdProcs(f.reads.crowd),
-		QueueTimeout:        time.Duration(f.reads.queueTimeout),
+		QueueTimeout:        time.Duration(f.reads.queueTimeout.Duration),
 		MaxResults:          int(f.reads.maxResults.or(0)),
 		MaxBytes:            f.reads.maxBytes.or(0),
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
-		CheckText:           f.reads.text,
+		CheckText:           f.reads.checkText(),
 		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),
 	}
-	if total := f.reads.memory.or(memoryLimit() / 4); total > 0 {
+	if total := f.reads.budget(memoryLimit(), logger); total > 0 {
 		opts.Budget = reads.NewBudget(total)
 		go opts.Budget.Watch(o.Context)
-		logger.Info("Memory budget for reads", "bytes", total)
 	}
-	o.SpareConnections = spareconn.NewPool(f.reads.spare, reg)
+	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
 	o.Reads, err = readapi.New(opts, reg)
 	return err
 }
+
+// readConcurrency returns how many federation and remote read requests run at a
+// time. By itself it lets in what upstream's own limit of remote reads does: what
+// keeps more of them from hurting is the memory budget and the turns on processors.
+func (f *readFlags) readConcurrency(procs, remoteReads int64) int64 {
+	return f.read.or(max(4, procs, remoteReads))
+}
+
+// leastBudget is the smallest memory budget in bytes.
+const leastBudget = 16 << 20
+
+// budget returns the memory budget in bytes, 0 for none, of a process that may
+// use so much memory, 0 if nobody knows.
+func (f *readFlags) budget(memory int64, logger *slog.Logger) int64 {
+	auto := int64(0)
+	if memory > 0 {
+		auto = max(leastBudget, memory/4)
+	}
+	total := f.memory.or(auto)
+	if total == 0 {
+		return 0
+	}
+	logger.Info("Memory budget for reads", "bytes", total)
+	if memory > 0 && total > memory {
+		logger.Warn("The memory budget for reads is more than the memory that the process may use, and will not keep it alive", "bytes", total, "memory", memory)
+	}
+	return total
+}
+
+// checkText says whether PromQL that is costly to parse is refused.
+func (f *readFlags) checkText() bool { return f.text.word == on && !f.noText }
 
 // memoryLimit returns how much memory the process may use in bytes, or 0 if
 // nobody knows.

@@ -28,11 +28,16 @@ type DropRules interface {
 	Forget(scrapeJob string)
 }
 
-// addDropRules completes a scrape config by the default drop rules.
-func (o *Options) addDropRules(c *config.ScrapeConfig) {
-	if o.DropRules != nil {
-		c.DropRules = o.DropRules.InForce()
+// withDropRules returns the scrape config completed by the default drop rules. It
+// is a copy, because the one that it is given belongs to whoever loaded it, may be
+// applied again, and may be the one that a scrape pool reads and compares with.
+func (o *Options) withDropRules(c *config.ScrapeConfig) *config.ScrapeConfig {
+	if o.DropRules == nil {
+		return c
 	}
+	completed := *c
+	completed.DropRules = o.DropRules.InForce()
+	return &completed
 }
 
 // dropSeries returns the drop rules for a target, or nil.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
@@ -129,4 +130,35 @@ scrape_configs:
 	require.Empty(t, rules.forgotten.Load())
 	apply("")
 	require.Equal(t, "test", rules.forgotten.Load())
+}
+
+// Who embeds the manager may apply a configuration that it has applied before.
+func TestDropRulesThatChangeReloadAPoolOfTheSameConfiguration(t *testing.T) {
+	cfg, err := config.Load("scrape_configs:\n- job_name: test\n", promslog.NewNopLogger())
+	require.NoError(t, err)
+	rules := &fakeDropRules{}
+	registry := prometheus.NewRegistry()
+	manager, err := NewManager(&Options{DropRules: rules}, promslog.NewNopLogger(), nil, teststorage.New(t), nil, registry)
+	require.NoError(t, err)
+	defer manager.Stop()
+	require.NoError(t, manager.ApplyConfig(cfg))
+	manager.updateTsets(map[string][]*targetgroup.Group{"test": {{Source: "s", Targets: []model.LabelSet{{model.AddressLabel: "127.0.0.1:1"}}}}})
+	manager.reload()
+
+	reloads := func() float64 { return testutil.ToFloat64(manager.metrics.targetScrapePoolReloads) }
+	require.NoError(t, manager.ApplyConfig(cfg))
+	require.Zero(t, reloads())
+	rules.generation.Add(1)
+	require.NoError(t, manager.ApplyConfig(cfg))
+	require.EqualValues(t, 1, reloads())
+	require.Zero(t, cfg.ScrapeConfigs[0].DropRules, "the caller's configuration is not written to")
+
+	synced := make(chan struct{})
+	go func() { // Reads the pool's configuration, for the race detector to see.
+		defer close(synced)
+		manager.reload()
+	}()
+	rules.generation.Add(1)
+	require.NoError(t, manager.ApplyConfig(cfg))
+	<-synced
 }

@@ -113,6 +113,31 @@ func sortValuesWithin(ctx context.Context, values []string) error {
 	return reads.SortFunc(ctx, values, strings.Compare)
 }
 
+// valueHints returns the hints for a selection of label values that are sorted
+// afterwards. The head cuts its values in the order in which they came. Where that
+// would be at the limit of a read's answer, and not at one that the client asked
+// for, all are selected, and sortedUpTo cuts them.
+func valueHints(ctx context.Context, hints *storage.LabelHints) *storage.LabelHints {
+	if limitOfAnswer(ctx, hints) {
+		return nil
+	}
+	return hints
+}
+
+// sortedUpTo returns the first of the sorted values, as many as the hints allow
+// that valueHints took away.
+func sortedUpTo(ctx context.Context, values []string, hints *storage.LabelHints) []string {
+	if limitOfAnswer(ctx, hints) && len(values) > hints.Limit {
+		return slices.Clone(values[:hints.Limit])
+	}
+	return values
+}
+
+func limitOfAnswer(ctx context.Context, hints *storage.LabelHints) bool {
+	r := reads.FromContext(ctx)
+	return r != nil && hints != nil && r.MaxResults > 0 && hints.Limit > r.MaxResults
+}
+
 func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }
 
 type boundPostings struct {

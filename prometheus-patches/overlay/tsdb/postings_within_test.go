@@ -138,6 +138,40 @@ func TestSortValuesWithinSortsUntilTheClientHasLeft(t *testing.T) {
 	require.ErrorIs(t, sortValuesWithin(ctx, values), context.Canceled)
 }
 
+func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
+	db := newTestDB(t)
+	app := db.Appender(t.Context())
+	for _, v := range []string{"z", "y", "x", "w", "c", "b", "a"} {
+		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "m", "v", v), 1000, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	ctx, cancel := limited(t, reads.Limits{MaxResults: 2})
+	defer cancel()
+	for _, matchers := range [][]*labels.Matcher{
+		nil,
+		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
+		{labels.MustNewMatcher(labels.MatchRegexp, "v", ".+")},
+	} {
+		for _, tc := range []struct {
+			ctx   context.Context
+			limit int
+			want  []string
+		}{
+			{ctx: ctx, limit: 3, want: []string{"a", "b", "c"}},
+			{ctx: ctx, limit: 2, want: []string{"y", "z"}}, // The client's own: as upstream cuts.
+			{ctx: t.Context(), limit: 3, want: []string{"x", "y", "z"}},
+		} {
+			q, err := db.Querier(0, 2000)
+			require.NoError(t, err)
+			got, _, err := q.LabelValues(tc.ctx, "v", &storage.LabelHints{Limit: tc.limit}, matchers...)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got, "%s %d", matchers, tc.limit)
+			require.NoError(t, q.Close())
+		}
+	}
+}
+
 func TestPostingsWithinLeavesAllOtherContextsAlone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"net/http"
 
 	"github.com/golang/snappy"
@@ -18,15 +17,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
-
-// readConcurrency returns how many remote read requests may run at a time, of
-// which the flag says that 0 means no limit.
-func readConcurrency(n int) int {
-	if n == 0 {
-		return math.MaxInt32 // Permits have no size, however many there are.
-	}
-	return n
-}
 
 // maxReadQueries is the most queries that a limited remote read request may have.
 const maxReadQueries = 1000

@@ -109,12 +109,6 @@ func TestSamplesBeyondTheBudgetStopTheRead(t *testing.T) {
 	require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
 }
 
-func TestReadConcurrencyOfZeroIsNoLimit(t *testing.T) {
-	require.Equal(t, 10, readConcurrency(10))
-	require.Greater(t, readConcurrency(0), 1<<20)
-	require.NotNil(t, NewReadHandler(nil, nil, nil, nil, 0, 0, 0))
-}
-
 func TestSamplesOfSmallQueriesAreAccountedFor(t *testing.T) {
 	table := reads.NewTable(reads.NewBudget(1 << 30))
 	_, ctx, remove := table.Add(t.Context(), reads.Info{}, reads.Limits{})

@@ -1,0 +1,119 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promguard
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func parse(t *testing.T, args ...string) (*Flags, *kingpin.Application, error) {
+	t.Helper()
+	a := kingpin.New("prometheus", "")
+	f := AddFlags(a)
+	_, err := a.Parse(args)
+	return f, a, err
+}
+
+func TestEveryFlagCanBeOff(t *testing.T) {
+	_, a, err := parse(t)
+	require.NoError(t, err)
+	n := 0
+	for _, flag := range a.Model().Flags {
+		if !strings.HasPrefix(flag.Name, "guard.") {
+			continue
+		}
+		n++
+		_, a, err := parse(t, "--"+flag.Name+"=off")
+		require.NoError(t, err)
+		for _, set := range a.Model().Flags {
+			if set.Name == flag.Name {
+				require.Contains(t, []string{"off", "upstream"}, set.Value.String(), flag.Name)
+			}
+		}
+	}
+	require.Equal(t, 17, n)
+}
+
+func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
+	f, _, err := parse(t, "--guard.api-timeout=0", "--guard.queue-timeout=0s", "--guard.spare-connections=0", "--guard.wal-replay=upstream", "--no-guard.query-text-limits")
+	require.NoError(t, err)
+	require.Zero(t, f.reads.timeout.Duration)
+	require.Zero(t, f.reads.queueTimeout.Duration)
+	require.Zero(t, f.reads.spare.or(7))
+	require.False(t, f.ParallelWALReplay())
+	require.False(t, f.reads.checkText())
+}
+
+func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
+	for flag, want := range map[string]string{
+		"guard.api-timeout=soon":            `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
+		"guard.queue-timeout=10":            `--guard.queue-timeout: "10" is neither off nor a duration such as 30s`,
+		"guard.spare-connections=some":      `--guard.spare-connections: "some" is neither off nor a number of at least 1`,
+		"guard.read-concurrency=-1":         `--guard.read-concurrency: "-1" is neither auto, off nor a number of at least 1`,
+		"guard.query-text-limits=maybe":     `--guard.query-text-limits: "maybe" is neither off nor on`,
+		"guard.wal-replay=fast":             `--guard.wal-replay: "fast" is neither off nor parallel nor upstream`,
+		"guard.wal-replay-gomaxprocs=-2":    `--guard.wal-replay-gomaxprocs: "-2" is neither auto, off, nor a number of processors of at least 1`,
+		"guard.response-max-bytes=1e3":      `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
+		"guard.read-memory-budget=1KB":      `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
+		"guard.read-memory-budget=16777215": `is less than 16MiB`,
+	} {
+		_, _, err := parse(t, "--"+flag)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestTheLogSaysWhatIsInForce(t *testing.T) {
+	f, _, err := parse(t, "--guard.drop-rules=minimal", "--guard.spare-connections=3")
+	require.NoError(t, err)
+	logged := func(agent bool) string {
+		var b bytes.Buffer
+		f.Log(slog.New(slog.NewTextHandler(&b, nil)), agent)
+		return b.String()
+	}
+	server := logged(false)
+	require.Contains(t, server, "reads.timeout=30s")
+	require.Contains(t, server, "reads.spare_connections=3 wal_replay=parallel")
+	require.Contains(t, server, "drop_rules=minimal")
+	require.Regexp(t, `msg=promguard drop_rules=minimal\n$`, logged(true))
+}
+
+func TestReadsByThemselvesAreAsManyAsUpstreamLetsIn(t *testing.T) {
+	f, _, err := parse(t)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, f.reads.readConcurrency(2, 10))
+	require.EqualValues(t, 16, f.reads.readConcurrency(16, 10))
+	require.EqualValues(t, 4, f.reads.readConcurrency(1, 0))
+	f, _, err = parse(t, "--guard.read-concurrency=3")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, f.reads.readConcurrency(2, 10))
+}
+
+func TestABudgetBeyondTheMemoryThereIsIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		flag   string
+		memory int64
+		want   int64
+		warned bool
+	}{
+		{flag: "auto", memory: 1 << 30, want: 256 << 20},
+		{flag: "auto", memory: 20 << 20, want: 16 << 20},
+		{flag: "auto"},
+		{flag: "off", memory: 1 << 30},
+		{flag: "1GB", memory: 1 << 30, want: 1 << 30},
+		{flag: "2GB", memory: 1 << 30, want: 2 << 30, warned: true},
+		{flag: "2GB", want: 2 << 30},
+	} {
+		f, _, err := parse(t, "--guard.read-memory-budget="+tc.flag)
+		require.NoError(t, err)
+		var b bytes.Buffer
+		require.Equal(t, tc.want, f.reads.budget(tc.memory, slog.New(slog.NewTextHandler(&b, nil))), "%+v", tc)
+		require.Equal(t, tc.warned, strings.Contains(b.String(), "level=WARN"), "%+v", tc)
+	}
+}
