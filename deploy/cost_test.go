@@ -6,7 +6,6 @@ package deploy
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -285,7 +284,7 @@ func TestEveryPanelIsAffordableOnThousandsOfNodes(t *testing.T) {
 		{3 * time.Hour, 30 * time.Second, "2m"},
 		{7 * 24 * time.Hour, 10 * time.Minute, "10m30s"},
 	} {
-		t.Run(fmt.Sprint(tc.back), func(t *testing.T) {
+		t.Run(tc.back.String(), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(to.Add(-tc.back-24*time.Hour), to)
 			c.record(t)

@@ -22,23 +22,27 @@ func TestPanelsSayWhatIs(t *testing.T) {
 	}{
 		{
 			"errors that no exporter has are no zero", "promguard-gpu.json: With double bit errors",
-			`DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", Hostname="a", gpu="0"} 50x30`, map[string]float64{},
+			`DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", Hostname="a", gpu="0"} 50x30`,
+			map[string]float64{},
 		},
 		{
 			"no errors are zero", "promguard-gpu.json: With double bit errors",
-			`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{job="dcgm-exporter", Hostname="a", gpu="0"} 0x30`, map[string]float64{"{}": 0},
+			`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{job="dcgm-exporter", Hostname="a", gpu="0"} 0x30`,
+			map[string]float64{"{}": 0},
 		},
 		{
 			"an election is one, though each member counts it", "promguard-etcd.json: Leader changes",
 			`etcd_server_leader_changes_seen_total{job="etcd", instance="a"} 3x15 4x15
 			etcd_server_leader_changes_seen_total{job="etcd", instance="b"} 3x15 4x15
-			etcd_server_leader_changes_seen_total{job="etcd", instance="c"} 3x15 4x15`, map[string]float64{"{}": 1},
+			etcd_server_leader_changes_seen_total{job="etcd", instance="c"} 3x15 4x15`,
+			map[string]float64{"{}": 1},
 		},
 		{
 			"a member that does not answer has no leader", "promguard-etcd.json: Members without a leader",
 			`up{job="etcd", instance="a"} 1x30
 			etcd_server_has_leader{job="etcd", instance="a"} 1x30
-			up{job="etcd", instance="b"} 0x30`, map[string]float64{"{}": 1},
+			up{job="etcd", instance="b"} 0x30`,
+			map[string]float64{"{}": 1},
 		},
 		{
 			"watches are told apart by the label that the version of Kubernetes has", "promguard-apiserver.json: Events sent",
@@ -51,12 +55,14 @@ func TestPanelsSayWhatIs(t *testing.T) {
 			`scheduler_pending_pods{job="kube-scheduler", instance="a", queue="active"} 2x30
 			scheduler_schedule_attempts_total{job="kube-scheduler", instance="a", result="scheduled"} 0+60x30
 			scheduler_pending_pods{job="kube-scheduler", instance="b", queue="active"} 500x30
-			scheduler_schedule_attempts_total{job="kube-scheduler", instance="b", result="scheduled"} 7x30`, map[string]float64{`{queue="active"}`: 2},
+			scheduler_schedule_attempts_total{job="kube-scheduler", instance="b", result="scheduled"} 7x30`,
+			map[string]float64{`{queue="active"}`: 2},
 		},
 		{
 			"two exporters of one GPU's node are one GPU", "promguard-gpu.json: GPUs",
 			`DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", instance="old", Hostname="a", gpu="0"} 50x30
-			DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", instance="new", Hostname="a", gpu="0"} 50x30`, map[string]float64{"{}": 1},
+			DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", instance="new", Hostname="a", gpu="0"} 50x30`,
+			map[string]float64{"{}": 1},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -86,9 +86,21 @@ func remoteSelections(d dataset) []request {
 	)
 	var out []request
 	for _, selectors := range [][]string{
-		{local}, {asksDown}, {external}, {both}, {`{replica=""}`, external},
-		{local, external}, {external, local}, {asksDown, local}, {local, asksDown}, {asksDown, external}, {external, asksDown},
-		{local, `app_value`}, {asksDown, `app_value{job="app"}`, external, both}, {`app_none`, external}, {local, local},
+		{local},
+		{asksDown},
+		{external},
+		{both},
+		{`{replica=""}`, external},
+		{local, external},
+		{external, local},
+		{asksDown, local},
+		{local, asksDown},
+		{asksDown, external},
+		{external, asksDown},
+		{local, `app_value`},
+		{asksDown, `app_value{job="app"}`, external, both},
+		{`app_none`, external},
+		{local, local},
 	} {
 		var pairs []string
 		for _, s := range selectors {

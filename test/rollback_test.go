@@ -126,9 +126,11 @@ func startOn(t *testing.T, name, data string, args ...string) *server {
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, []byte(rollbackConfig), 0o644))
 	address := freeAddress(t)
-	return start(t, address, name, append([]string{"--config.file=" + config, "--storage.tsdb.path=" + data, "--web.listen-address=" + address,
+	return start(t, address, name, append([]string{
+		"--config.file=" + config, "--storage.tsdb.path=" + data, "--web.listen-address=" + address,
 		"--storage.tsdb.retention.time=100y", "--web.enable-remote-write-receiver", "--web.enable-otlp-receiver", "--web.enable-admin-api",
-		"--enable-feature=exemplar-storage"}, args...)...)
+		"--enable-feature=exemplar-storage",
+	}, args...)...)
 }
 
 // writeRound writes what the n-th round has to say: a stretch of every kind of

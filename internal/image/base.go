@@ -84,7 +84,8 @@ func (l links) follow(p string) (string, error) {
 			at = next
 			continue
 		}
-		if n++; n > maxLinks {
+		n++
+		if n > maxLinks {
 			return "", fmt.Errorf("%s: too many symbolic links", p)
 		}
 		if path.IsAbs(to) {

@@ -216,7 +216,7 @@ func TestFilesComeToLieWhereTheLinksOfTheBaseLead(t *testing.T) {
 		require.NoError(t, w.WriteHeader(&h))
 	}
 	require.NoError(t, w.Close())
-	layer, err := tarball.LayerFromReader(&buf)
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
 	require.NoError(t, err)
 	base, err := mutate.AppendLayers(empty.Image, layer)
 	require.NoError(t, err)

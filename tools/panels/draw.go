@@ -104,7 +104,7 @@ func (d drawer) install() error {
 		return err
 	}
 	installed := filepath.Join(d.dir, "installed.json")
-	before, _ := os.ReadFile(installed) //nolint:errcheck // None is none that is equal.
+	before, _ := os.ReadFile(installed)
 	modules := filepath.Join(d.dir, "node_modules")
 	if err := fs.WalkDir(sources, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

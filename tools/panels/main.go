@@ -35,8 +35,9 @@ func main() {
 	flag.BoolVar(&o.check, "check", false, "ask and check, but draw nothing: needs no Node.js")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "panels:", err)
 		os.Exit(1)
 	}

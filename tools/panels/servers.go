@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -94,10 +95,10 @@ func (s *servers) start(ctx context.Context, name string, args ...string) (strin
 // stop ends all, the last one first.
 func (s *servers) stop() error {
 	var errs []error
-	for i := len(s.running) - 1; i >= 0; i-- {
-		_ = s.running[i].Process.Signal(syscall.SIGTERM)
+	for _, v := range slices.Backward(s.running) {
+		_ = v.Process.Signal(syscall.SIGTERM)
 		var exit *exec.ExitError
-		if err := s.running[i].Wait(); err != nil && !errors.As(err, &exit) && !errors.Is(err, context.Canceled) {
+		if err := v.Wait(); err != nil && !errors.As(err, &exit) && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 		}
 	}

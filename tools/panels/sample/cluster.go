@@ -52,7 +52,7 @@ func nodes(w *writer) {
 
 		// A node that leaves is not ready for some minutes before, one that joins for one after.
 		unready := func(m float64) bool {
-			return i%853 == 5 || i < rack && (m >= leaves-3 && m < joins+1)
+			return i%853 == 5 || i < rack && (m >= leaves-3 && m-1 < joins)
 		}
 		for _, status := range []string{"true", "false", "unknown"} {
 			w.rarely("kube_node_status_condition", there(func(m, _ float64) float64 {
@@ -188,7 +188,7 @@ func gpuSeries(w *writer, host string, i, gpu int) {
 	lost := i == lostHost && gpu == lostGPU
 	namespace, taken := namespaces[(i/3)%5], i%23 != 7
 	idle := taken && (i%41 == 6 || i == 2)
-	of := []string{"job", "dcgm-exporter", "instance", host + ":9400", "Hostname", host, "gpu", fmt.Sprint(gpu), "modelName", "NVIDIA H100 80GB HBM3", "UUID", fmt.Sprintf("GPU-%08x-%04x", 0x1d3c7a51+i*2654435, gpu)}
+	of := []string{"job", "dcgm-exporter", "instance", host + ":9400", "Hostname", host, "gpu", strconv.Itoa(gpu), "modelName", "NVIDIA H100 80GB HBM3", "UUID", fmt.Sprintf("GPU-%08x-%04x", 0x1d3c7a51+i*2654435, gpu)}
 	used := of
 	if taken {
 		used = append([]string{"namespace", namespace, "pod", fmt.Sprintf("train-%02d-%d", i/3, i%3)}, of...)

@@ -86,8 +86,16 @@ func (a apiserver) load() {
 		verb, resource string
 		rate, seconds  float64
 	}{
-		{"GET", "nodes", 420, .006}, {"GET", "pods", 190, .006}, {"LIST", "pods", 2.1, .35}, {"LIST", "nodes", 1.3, .5}, {"LIST", "configmaps", 3.8, .03},
-		{"LIST", "endpointslices", .8, .2}, {"PATCH", "nodes", 165, .012}, {"PUT", "leases", 250, .009}, {"POST", "events", 70, .011}, {"DELETE", "pods", 7, .014},
+		{"GET", "nodes", 420, .006},
+		{"GET", "pods", 190, .006},
+		{"LIST", "pods", 2.1, .35},
+		{"LIST", "nodes", 1.3, .5},
+		{"LIST", "configmaps", 3.8, .03},
+		{"LIST", "endpointslices", .8, .2},
+		{"PATCH", "nodes", 165, .012},
+		{"PUT", "leases", 250, .009},
+		{"POST", "events", 70, .011},
+		{"DELETE", "pods", 7, .014},
 	} {
 		a.histogram("apiserver_request_sli_duration_seconds", bounds, around(v.rate, .05), func(m, n float64) float64 {
 			return v.seconds * (1 + .1*n + 14*a.storm(m) + 2*nodesJoin.heat(m))
@@ -145,8 +153,12 @@ func (a apiserver) lists() {
 		resource           string
 		usual, storm, each float64
 	}{
-		{"pods", 2.1, 26, 9e6}, {"nodes", 1.3, 0, 30e6}, {"configmaps", 3.8, 0, 140e3},
-		{"secrets", 2.6, 0, 90e3}, {"endpointslices", .8, 0, 21e6}, {"jobs", .2, 0, 4e6},
+		{"pods", 2.1, 26, 9e6},
+		{"nodes", 1.3, 0, 30e6},
+		{"configmaps", 3.8, 0, 140e3},
+		{"secrets", 2.6, 0, 90e3},
+		{"endpointslices", .8, 0, 21e6},
+		{"jobs", .2, 0, 4e6},
 	} {
 		a.counter("apiserver_response_sizes_sum", func(m, n float64) float64 {
 			return r.each * (r.usual*(1+.2*n) + r.storm*a.storm(m))
@@ -160,9 +172,17 @@ func (a apiserver) lists() {
 		group, resource string
 		objects         float64
 	}{
-		{"", "events", 412e3}, {"", "pods", 171e3}, {"", "configmaps", 38e3}, {"", "secrets", 29e3}, {"", "nodes", 7500},
-		{"coordination.k8s.io", "leases", 7900}, {"batch", "jobs", 16e3}, {"discovery.k8s.io", "endpointslices", 11e3},
-		{"apps", "replicasets", 14e3}, {"storage.k8s.io", "csinodes", 7500}, {"", "serviceaccounts", 5200},
+		{"", "events", 412e3},
+		{"", "pods", 171e3},
+		{"", "configmaps", 38e3},
+		{"", "secrets", 29e3},
+		{"", "nodes", 7500},
+		{"coordination.k8s.io", "leases", 7900},
+		{"batch", "jobs", 16e3},
+		{"discovery.k8s.io", "endpointslices", 11e3},
+		{"apps", "replicasets", 14e3},
+		{"storage.k8s.io", "csinodes", 7500},
+		{"", "serviceaccounts", 5200},
 	} {
 		a.gauge("apiserver_resource_objects", func(m, n float64) float64 {
 			return math.Floor(o.objects * (1 + .004*n + .12*nodesJoin.share(m)*boolean(o.resource == "events")))
