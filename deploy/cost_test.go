@@ -38,13 +38,13 @@ type point struct {
 	f float64
 }
 
-func (p point) T() int64                      { return p.t }
-func (p point) ST() int64                     { return 0 }
-func (p point) F() float64                    { return p.f }
-func (p point) H() *histogram.Histogram       { return nil }
-func (p point) FH() *histogram.FloatHistogram { return nil }
-func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (p point) Copy() chunks.Sample           { return p }
+func (p point) T() int64                    { return p.t }
+func (point) ST() int64                     { return 0 }
+func (p point) F() float64                  { return p.f }
+func (point) H() *histogram.Histogram       { return nil }
+func (point) FH() *histogram.FloatHistogram { return nil }
+func (point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (p point) Copy() chunks.Sample         { return p }
 
 // cluster holds series by their name. All gauges have the same samples, one every half
 // minute, and so have all counters.
@@ -90,10 +90,10 @@ type set struct {
 	at     int
 }
 
-func (s *set) Next() bool                        { s.at++; return s.at <= len(s.series) }
-func (s *set) At() storage.Series                { return s.series[s.at-1] }
-func (s *set) Err() error                        { return nil }
-func (s *set) Warnings() annotations.Annotations { return nil }
+func (s *set) Next() bool                      { s.at++; return s.at <= len(s.series) }
+func (s *set) At() storage.Series              { return s.series[s.at-1] }
+func (*set) Err() error                        { return nil }
+func (*set) Warnings() annotations.Annotations { return nil }
 
 // newCluster has what exporters of a cluster have: 30 pods of their own network and 8 of
 // the host's on each node, with the ten interfaces that one sees there; 20 teams whose

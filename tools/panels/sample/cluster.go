@@ -51,8 +51,9 @@ func nodes(w *writer) {
 		taints(w, i, there, with)
 
 		// A node that leaves is not ready for some minutes before, one that joins for one after.
+		oneMinuteAfter := joins + 1
 		unready := func(m float64) bool {
-			return i%853 == 5 || i < rack && (m >= leaves-3 && m-1 < joins)
+			return i%853 == 5 || i < rack && (m >= leaves-3 && m < oneMinuteAfter)
 		}
 		for _, status := range []string{"true", "false", "unknown"} {
 			w.rarely("kube_node_status_condition", there(func(m, _ float64) float64 {

@@ -214,14 +214,14 @@ func etcd(w *writer) {
 		w.counter("etcd_server_leader_changes_seen_total", func(m, _ float64) float64 {
 			return boolean(m == listStorm.from+6) / 30
 		}, target...)
-		w.gauge("etcd_mvcc_db_total_size_in_bytes", func(m, n float64) float64 { return gib * (4.6 + .25*nodesJoin.share(m) + .02*float64(i)) }, target...)
-		w.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", func(m, n float64) float64 {
+		w.gauge("etcd_mvcc_db_total_size_in_bytes", func(m, _ float64) float64 { return gib * (4.6 + .25*nodesJoin.share(m) + .02*float64(i)) }, target...)
+		w.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", func(m, _ float64) float64 {
 			// Every five minutes the old revisions are compacted.
 			return gib * (2.9 + .05*float64(i)*.3 + .35*math.Mod(m+20, 5)/5*(1+busy(m)))
 		}, target...)
 		w.gauge("etcd_server_quota_backend_bytes", steady(8*gib), target...)
 		w.gauge("etcd_server_proposals_pending", func(m, n float64) float64 { return math.Floor(max(0, 1.2*n+9*busy(m)*slow*(1+n)/2)) }, target...)
-		w.counter("etcd_server_proposals_failed_total", func(m, n float64) float64 {
+		w.counter("etcd_server_proposals_failed_total", func(m, _ float64) float64 {
 			return .9 * boolean(m >= listStorm.from+5 && m < listStorm.from+7)
 		}, target...)
 		w.counter("etcd_server_slow_apply_total", func(m, n float64) float64 { return max(0, .02+.03*n) + .9*slow*busy(m) }, target...)

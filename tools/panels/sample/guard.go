@@ -92,7 +92,7 @@ func guardRequests(w *writer, with func(...string) []string) {
 		}, with("limit", e.limit, "mode", e.mode)...)
 	}
 	w.counter("promguard_adjusted_total", func(m, n float64) float64 { return .7 + .3*n + .8*readStorm.heat(m) }, with("limit", "metadata_range")...)
-	w.counter("promguard_adjusted_total", func(m, n float64) float64 { return .3 + .1*n }, with("limit", "results")...)
+	w.counter("promguard_adjusted_total", func(_, n float64) float64 { return .3 + .1*n }, with("limit", "results")...)
 }
 
 func guardAdmission(w *writer, with func(...string) []string) {
@@ -118,11 +118,11 @@ func guardAdmission(w *writer, with func(...string) []string) {
 		}, of...)
 	}
 	w.counter("promguard_collapsed_total", func(m, n float64) float64 { return 1.6 + .5*n + 3*readStorm.heat(m) }, with()...)
-	w.counter("promguard_cache_requests_total", func(m, n float64) float64 { return 6.5 + .9*n }, with("result", "hit")...)
+	w.counter("promguard_cache_requests_total", func(_, n float64) float64 { return 6.5 + .9*n }, with("result", "hit")...)
 	w.counter("promguard_cache_requests_total", func(m, n float64) float64 { return 11 + 1.4*n + 4*readStorm.heat(m) }, with("result", "miss")...)
-	w.counter("promguard_cache_requests_total", func(m, n float64) float64 { return .4 + .3*n }, with("result", "bypass")...)
+	w.counter("promguard_cache_requests_total", func(_, n float64) float64 { return .4 + .3*n }, with("result", "bypass")...)
 	w.counter("promguard_query_log_lost_total", func(m, _ float64) float64 { return .9 * readStorm.heat(m-2) }, with()...)
-	w.counter("promguard_warnings_lost_total", func(m, n float64) float64 { return max(0, .02*n) }, with()...)
+	w.counter("promguard_warnings_lost_total", func(_, n float64) float64 { return max(0, .02*n) }, with()...)
 }
 
 // guardServers is what the guard says of the two servers behind.
@@ -146,7 +146,7 @@ func guardServers(w *writer, with func(...string) []string) {
 		}
 	}
 	for reason, storm := range map[string]float64{"unreachable": 0, "unavailable": 0, "deadline": .5, "redirect": 0, "truncated": .12, "encoded": 0} {
-		w.counter("promguard_upstream_errors_total", func(m, n float64) float64 {
+		w.counter("promguard_upstream_errors_total", func(m, _ float64) float64 {
 			rate := storm * readStorm.heat(m)
 			if reason == "unreachable" && m > replay.from-1 && m < replay.from+.5 {
 				rate += .8

@@ -70,7 +70,7 @@ func (s server) memory() {
 		return 26 + .01*m + 7*readStorm.heat(m) + 1.2*nodesJoin.heat(m)
 	}
 	s.gauge("go_gc_heap_live_bytes", s.up(func(m, n float64) float64 { return gib * (live(m) + .15*n) }), s.with()...)
-	s.gauge("go_memstats_heap_inuse_bytes", s.up(func(m, n float64) float64 { return gib * live(m) * (1.04 + .34*saw(m)) }), s.with()...)
+	s.gauge("go_memstats_heap_inuse_bytes", s.up(func(m, _ float64) float64 { return gib * live(m) * (1.04 + .34*saw(m)) }), s.with()...)
 	s.gauge("process_resident_memory_bytes", s.up(func(m, n float64) float64 {
 		return gib * (live(m)*1.32 + 3.4 + .4*n)
 	}), s.with()...)
@@ -81,10 +81,10 @@ func (s server) memory() {
 	}), s.with()...)
 	series := func(m float64) float64 { return 11.8e6 + 2200*m + 4.4e5*nodesJoin.share(m) }
 	s.gauge("prometheus_tsdb_head_series", s.alive(func(m, n float64) float64 { return series(m) + 9000*n }), s.with()...)
-	s.gauge("prometheus_tsdb_head_chunks", s.alive(func(m, n float64) float64 {
+	s.gauge("prometheus_tsdb_head_chunks", s.alive(func(m, _ float64) float64 {
 		return series(m) * (2.1 + 1.9*math.Mod(m+75, 120)/120)
 	}), s.with()...)
-	s.gauge("prometheus_tsdb_wal_storage_size_bytes", s.alive(func(m, n float64) float64 {
+	s.gauge("prometheus_tsdb_wal_storage_size_bytes", s.alive(func(m, _ float64) float64 {
 		return gib * (19 + 11*math.Mod(m+75, 120)/120)
 	}), s.with()...)
 	s.counter("prometheus_tsdb_head_samples_appended_total", s.alive(around(395_000, .01)), s.with("type", "float")...)
@@ -120,17 +120,17 @@ func (s server) reads() {
 			return r.usual*max(0, 1+2*n) + r.storm*readStorm.heat(m)
 		}), s.with("endpoint", r.endpoint, "reason", r.reason)...)
 	}
-	s.counter("promguard_api_responses_truncated_total", s.alive(func(m, n float64) float64 {
+	s.counter("promguard_api_responses_truncated_total", s.alive(func(_, n float64) float64 {
 		return max(0, .02+.03*n)
 	}), s.with("endpoint", "/api/v1/label/:name/values")...)
-	s.counter("promguard_api_responses_truncated_total", s.alive(func(m, n float64) float64 {
+	s.counter("promguard_api_responses_truncated_total", s.alive(func(_, n float64) float64 {
 		return max(0, .05+.05*n)
 	}), s.with("endpoint", "/api/v1/series")...)
 	s.counter("promguard_api_responses_aborted_total", s.alive(func(m, n float64) float64 {
 		return max(0, .004+.006*n) + .12*readStorm.heat(m)
 	}), s.with("endpoint", "/api/v1/query_range")...)
-	s.counter("promguard_spare_connections_accepted_total", s.alive(func(m, n float64) float64 { return .9 * max(0, readStorm.heat(m)-.3) }), s.with()...)
-	s.counter("promguard_spare_connections_refused_total", s.alive(func(m, n float64) float64 { return .2 * max(0, readStorm.heat(m)-.7) }), s.with()...)
+	s.counter("promguard_spare_connections_accepted_total", s.alive(func(m, _ float64) float64 { return .9 * max(0, readStorm.heat(m)-.3) }), s.with()...)
+	s.counter("promguard_spare_connections_refused_total", s.alive(func(m, _ float64) float64 { return .2 * max(0, readStorm.heat(m)-.7) }), s.with()...)
 }
 
 func (s server) starts() {
@@ -156,7 +156,7 @@ func (s server) starts() {
 		return 352
 	}), s.with()...)
 	for every, at := range map[string]float64{"15s": 15, "30s": 30, "1m0s": 60} {
-		s.gauge("prometheus_target_interval_length_seconds", s.alive(func(m, n float64) float64 {
+		s.gauge("prometheus_target_interval_length_seconds", s.alive(func(_, n float64) float64 {
 			return at * (1.002 + .001*n)
 		}), s.with("interval", every, "quantile", "0.99")...)
 	}
@@ -213,7 +213,7 @@ func (s server) engine() {
 			return g.took * (1 + .08*n + .03*readStorm.heat(m) + 1.9*nodesJoin.heat(m))
 		}), of...)
 		s.gauge("prometheus_rule_group_interval_seconds", s.alive(steady(g.every)), of...)
-		s.counter("prometheus_rule_group_iterations_missed_total", s.alive(func(m, n float64) float64 {
+		s.counter("prometheus_rule_group_iterations_missed_total", s.alive(func(m, _ float64) float64 {
 			if g.took < .35*g.every {
 				return 0
 			}
@@ -275,8 +275,8 @@ func scrapes(w *writer) {
 	} {
 		for i := range j.targets {
 			of := []string{"job", job, "instance", "10.1." + strconv.Itoa(i) + ".1:9100"}
-			w.gauge("scrape_samples_scraped", func(m, n float64) float64 { return math.Floor(j.samples * (1 + .01*n)) }, of...)
-			w.gauge("scrape_samples_post_metric_relabeling", func(m, n float64) float64 { return math.Floor(j.kept * j.samples * (1 + .01*n)) }, of...)
+			w.gauge("scrape_samples_scraped", func(_, n float64) float64 { return math.Floor(j.samples * (1 + .01*n)) }, of...)
+			w.gauge("scrape_samples_post_metric_relabeling", func(_, n float64) float64 { return math.Floor(j.kept * j.samples * (1 + .01*n)) }, of...)
 			w.gauge("scrape_series_added", func(m, n float64) float64 {
 				return math.Floor(j.churns * (1 + .5*n) * (1 + 9*nodesJoin.heat(m)))
 			}, of...)
