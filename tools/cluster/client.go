@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/retry"
 )
 
 // monitoring is the namespace that the manifests name.
@@ -234,11 +235,15 @@ func (c Client) replace(t testing.TB, o *unstructured.Unstructured) {
 	ctx := context.WithoutCancel(t.Context())
 	resource, err := c.resource(o.GroupVersionKind(), o.GetNamespace())
 	require.NoError(t, err)
-	now, err := c.Get(ctx, o)
-	require.NoError(t, err)
-	now.Object["spec"] = o.DeepCopy().Object["spec"]
-	_, err = resource.Update(ctx, now, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // With its controller.
+		now, err := c.Get(ctx, o)
+		if err != nil {
+			return err
+		}
+		now.Object["spec"] = o.DeepCopy().Object["spec"]
+		_, err = resource.Update(ctx, now, metav1.UpdateOptions{})
+		return err
+	}))
 }
 
 // list returns what there is of one resource in the namespace of the tests.

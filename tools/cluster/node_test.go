@@ -147,6 +147,11 @@ func (c *Cluster) awaitPrometheus(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		// What follows may still be told of the object as it was before.
+		image, _, _ := unstructured.NestedString(o.Object, "spec", "image")
+		if made := container(t, set.Spec.Template.Spec.Containers, "prometheus").Image; made != image || set.Status.ObservedGeneration != set.Generation {
+			return fmt.Errorf("the StatefulSet has %s, not %s, or is not observed", made, image)
+		}
 		updated, _, _ := unstructured.NestedInt64(o.Object, "status", "updatedReplicas")
 		if want := int64(*set.Spec.Replicas); updated != want || int64(set.Status.ReadyReplicas) != want || set.Status.CurrentRevision != set.Status.UpdateRevision {
 			return fmt.Errorf("%d of %d replicas updated, %d ready; %v", updated, want, set.Status.ReadyReplicas, c.state(t))
