@@ -116,8 +116,9 @@ func TestTheProbeByProgressIsRefusedInFrontOfThePatchedBuild(t *testing.T) {
 	require.ErrorContains(t, err, "/spec/containers/0/name")
 }
 
-// That is why the probe by progress is one over HTTP.
-func TestTheOperatorCannotTurnItsStartupProbeIntoACommand(t *testing.T) {
+// Operators such as 0.85 merge so; 0.93 takes the command, which make test-cluster
+// shows. Both take the probe by progress, which is one over HTTP.
+func TestOlderOperatorsCannotTurnTheirStartupProbeIntoACommand(t *testing.T) {
 	patch := corev1.Container{Name: "prometheus", StartupProbe: &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
 	}}
