@@ -9,6 +9,9 @@ VERSION_VARS := github.com/prometheus/common/version
 # The same flags everywhere let builds and tests share the compiler's cache, so
 # that Prometheus's dependencies are compiled once.
 export CGO_ENABLED ?= 0
+# The Go release that go.mod names, which the go command fetches if another is
+# installed; GOTOOLCHAIN=local builds with the installed one.
+export GOTOOLCHAIN ?= $(shell sed -n 's/^toolchain //p' go.mod)
 export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
 
 # What make run passes on to the demo: EXPOSITION=FILE|DIR|URL serves a real

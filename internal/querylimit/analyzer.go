@@ -24,10 +24,9 @@ type Analyzer struct {
 func NewAnalyzer(cacheBytes int) *Analyzer {
 	return &Analyzer{
 		parser: parser.NewParser(parser.Options{
-			EnableExperimentalFunctions:  true,
-			ExperimentalDurationExpr:     true,
-			EnableExtendedRangeSelectors: true,
-			EnableBinopFillModifiers:     true,
+			EnableExperimentalFunctions: true,
+			EnableUnquotedUTF8Names:     true,
+			EnableBinopFillModifiers:    true,
 		}),
 		queries:   newTextCache[*Query](cacheBytes * 3 / 4),
 		selectors: newTextCache[*Query](cacheBytes / 4),

@@ -14,10 +14,9 @@ import (
 )
 
 var testParser = parser.NewParser(parser.Options{
-	EnableExperimentalFunctions:  true,
-	ExperimentalDurationExpr:     true,
-	EnableExtendedRangeSelectors: true,
-	EnableBinopFillModifiers:     true,
+	EnableExperimentalFunctions: true,
+	EnableUnquotedUTF8Names:     true,
+	EnableBinopFillModifiers:    true,
 })
 
 func newPolicy(t testing.TB, change func(*Options)) *Policy {

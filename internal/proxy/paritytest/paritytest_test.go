@@ -52,7 +52,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
 	})
-	return servePrometheus(t, engine, func() storage.SampleAndChunkQueryable { return store }, parser.Options{ExperimentalDurationExpr: true})
+	return servePrometheus(t, engine, func() storage.SampleAndChunkQueryable { return store }, parser.Options{})
 }
 
 func servePrometheus(t *testing.T, engine promql.QueryEngine, store func() storage.SampleAndChunkQueryable, o parser.Options) *httptest.Server {
@@ -77,7 +77,7 @@ func servePrometheus(t *testing.T, engine promql.QueryEngine, store func() stora
 
 func newAPI(params testhelpers.NewAPIParams, o parser.Options) *apiv1.API {
 	return apiv1.NewAPI(
-		params.QueryEngine, params.Queryable, nil, nil, params.ExemplarQueryable,
+		params.QueryEngine, params.Queryable, nil, params.ExemplarQueryable,
 		func(ctx context.Context) apiv1.ScrapePoolsRetriever { return params.ScrapePoolsRetriever(ctx) },
 		func(ctx context.Context) apiv1.TargetRetriever { return params.TargetRetriever(ctx) },
 		func(ctx context.Context) apiv1.AlertmanagerRetriever { return params.AlertmanagerRetriever(ctx) },
@@ -86,10 +86,10 @@ func newAPI(params testhelpers.NewAPIParams, o parser.Options) *apiv1.API {
 		func(ctx context.Context) apiv1.RulesRetriever { return params.RulesRetriever(ctx) },
 		0, 0, 0, false, nil,
 		func() (apiv1.RuntimeInfo, error) { return apiv1.RuntimeInfo{}, nil },
-		&apiv1.PrometheusVersion{Version: "3.15.0"},
+		&apiv1.PrometheusVersion{Version: "3.16.0"},
 		params.NotificationsGetter, params.NotificationsSub, params.Gatherer, params.Registerer,
-		nil, false, nil, false, false, false, false, 5*time.Minute, false, false, nil, nil, apiv1.OpenAPIOptions{},
-		parser.NewParser(o),
+		nil, false, nil, false, false, false, 5*time.Minute, false, false, nil, nil, apiv1.OpenAPIOptions{},
+		parser.NewParser(o), true, 2*time.Minute,
 	)
 }
 

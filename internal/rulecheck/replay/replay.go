@@ -87,8 +87,7 @@ func (d *Data) Close() error { return errors.Join(d.full.Close(), d.thinned.Clos
 
 func newParser() parser.Parser {
 	return parser.NewParser(parser.Options{
-		EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
-		EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true,
+		EnableExperimentalFunctions: true, EnableUnquotedUTF8Names: true, EnableBinopFillModifiers: true,
 	})
 }
 

@@ -116,10 +116,9 @@ const UnknownNumber = 1 + 0x1p-52
 // newParser accepts what any server of Prometheus 3 may be configured to.
 func newParser() parser.Parser {
 	return parser.NewParser(parser.Options{
-		EnableExperimentalFunctions:  true,
-		ExperimentalDurationExpr:     true,
-		EnableExtendedRangeSelectors: true,
-		EnableBinopFillModifiers:     true,
+		EnableExperimentalFunctions: true,
+		EnableUnquotedUTF8Names:     true,
+		EnableBinopFillModifiers:    true,
 	})
 }
 

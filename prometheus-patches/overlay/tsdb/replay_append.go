@@ -223,6 +223,10 @@ func (a *replayApplier) reset(ms *memSeries, e *replayExtra) {
 		a.r.h.logger.Debug("M-mapped chunks overlap on a duplicate series record", "series", ms.lset.String(), "oldref", ms.ref, "newref", e.walRef)
 		c.overlapping++
 	}
+	mmapped, ooo := mergeReplayMmappedChunks(ms.mmappedChunks, e.mmapped, a.r.lastMmapRef, false), e.ooomap
+	if ms.ooo != nil {
+		ooo = mergeReplayMmappedChunks(ms.ooo.oooMmappedChunks, ooo, a.r.lastMmapRef, true)
+	}
 	removed := int64(len(ms.mmappedChunks))
 	c.chunksRemoved += removed
 	c.chunks -= removed
@@ -230,7 +234,7 @@ func (a *replayApplier) reset(ms *memSeries, e *replayExtra) {
 		c.chunksRemoved += int64(len(ms.ooo.oooMmappedChunks))
 		c.chunks -= int64(len(ms.ooo.oooMmappedChunks))
 	}
-	c.attach(ms, e.mmapped, e.ooomap)
+	c.attach(ms, mmapped, ooo)
 	ms.nextAt = 0
 	ms.setHeadChunks(nil, 0)
 	ms.app = nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"sync/atomic"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -280,7 +281,7 @@ func (s *replaySequencer) metadata(b *replayBatch, m record.RefMetadata) {
 		b.unit.unknown.addTo(&b.unit.unknown.metadata, to)
 		return
 	}
-	series.meta = &metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help}
+	series.meta = unique.Make(metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help})
 }
 
 // replayIndexer takes work off the sequencer that nothing waits for: postings,
@@ -326,6 +327,9 @@ func (x *replayIndexer) addExemplar(e replayExemplar) {
 		return
 	}
 	err := x.exemplars.AddExemplar(e.series.lset, e.e)
+	if err == nil {
+		e.series.updateExemplarTimestamp(e.e.Ts)
+	}
 	if err != nil && errors.Is(err, storage.ErrOutOfOrderExemplar) {
 		x.r.h.logger.Warn("Unexpected error when replaying WAL on exemplar record", "err", err)
 	}

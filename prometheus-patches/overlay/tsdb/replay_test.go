@@ -30,6 +30,7 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -265,6 +266,9 @@ func (g *replayGenerator) encoder() *record.Encoder {
 
 // checkpoint writes what a checkpoint holds: all series, then some of the rest.
 func (g *replayGenerator) checkpoint() {
+	if g.chance(2) {
+		g.log((&record.Encoder{}).MinValidTime(g.minValidTime, nil))
+	}
 	for range 1 + g.rnd.Intn(5) {
 		g.seriesRecord()
 	}
@@ -749,6 +753,9 @@ func headFingerprint(t *testing.T, h *Head) []string {
 	for _, ref := range slices.Sorted(maps.Keys(h.walExpiries)) {
 		out = append(out, fmt.Sprintf("expiry of %d: %d", ref, h.walExpiries[ref]))
 	}
+	for _, ref := range slices.Sorted(maps.Keys(h.wblPinnedSeriesRefs)) {
+		out = append(out, fmt.Sprintf("%d is pinned by the WBL", ref))
+	}
 	out = append(out, stripesFingerprint(t, h)...)
 	out = append(out, postingsFingerprint(t, h)...)
 	stones := map[storage.SeriesRef]string{}
@@ -789,16 +796,16 @@ func stripesFingerprint(t *testing.T, h *Head) []string {
 	out := []string{fmt.Sprintf("%d series by hash", hashed)}
 	for _, ref := range slices.Sorted(maps.Keys(byRef)) {
 		require.Same(t, byRef[ref], h.series.getByID(ref))
-		out = append(out, seriesFingerprint(t, h, ref, byRef[ref]))
+		out = append(out, memSeriesFingerprint(t, h, ref, byRef[ref]))
 	}
 	return out
 }
 
-func seriesFingerprint(t *testing.T, h *Head, ref chunks.HeadSeriesRef, s *memSeries) string {
+func memSeriesFingerprint(t *testing.T, h *Head, ref chunks.HeadSeriesRef, s *memSeries) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "series %d %d %s shard %d meta %+v next at %d state %x last %x first chunk %d txs %v appender %v", ref, s.ref, s.lset, s.shardHash, s.meta,
+	fmt.Fprintf(&b, "series %d %d %s shard %d meta %+v next at %d state %x last %x first chunk %d txs %v appender %v", ref, s.ref, s.lset, s.shardHash, metaOf(s),
 		s.nextAt, s.state, math.Float64bits(s.lastValue), s.firstChunkID, s.txs != nil, s.app != nil)
-	fmt.Fprintf(&b, " mm max %d head chunks %d", s.mmMaxTime, s.headChunkCount.Load())
+	fmt.Fprintf(&b, " mm max %d head chunks %d exemplars %v until %d", s.mmMaxTime, s.headChunkCount.Load(), s.hasExemplar, s.lastExemplarTs)
 	if s.lastHistogramValue != nil {
 		fmt.Fprintf(&b, " histogram %s", s.lastHistogramValue)
 	}
@@ -870,3 +877,11 @@ func postingsFingerprint(t *testing.T, h *Head) []string {
 }
 
 func crc32Of(b []byte) uint32 { return crc32.Checksum(b, replayLogTable) }
+
+// metaOf is the series' metadata, or nothing of it.
+func metaOf(s *memSeries) metadata.Metadata {
+	if metadata.IsZeroHandle(s.meta) {
+		return metadata.Metadata{}
+	}
+	return s.meta.Value()
+}

@@ -146,7 +146,7 @@ func (g *generator) checkpoint() error {
 	}
 	kept := func(ref chunks.HeadSeriesRef) bool { _, ok := keep[ref]; return ok }
 	mint := g.o.Start.Add(time.Duration(g.scrapes) * g.o.ScrapeInterval).UnixMilli()
-	if _, err := wlog.Checkpoint(promslog.NewNopLogger(), g.wal, 0, last-1, kept, mint, false); err != nil {
+	if _, err := wlog.Checkpoint(promslog.NewNopLogger(), g.wal, 0, last-1, kept, mint, false, true); err != nil {
 		return fmt.Errorf("making the checkpoint: %w", err)
 	}
 	g.stats = Stats{Series: alive}
