@@ -133,7 +133,10 @@ func (s *Set) addNewFiles(ctx context.Context, tree Tree) error {
 type newFileDir struct{ dir, at string }
 
 func (s *Set) newFileDirs() []newFileDir {
-	dirs := []newFileDir{{dir: s.overlay()}}
+	var dirs []newFileDir
+	if s.overlay != "" {
+		dirs = append(dirs, newFileDir{dir: s.overlay})
+	}
 	for _, c := range s.Upstream.Copy {
 		dirs = append(dirs, newFileDir{dir: filepath.Join(s.Root, c), at: c})
 	}

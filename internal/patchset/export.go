@@ -311,7 +311,7 @@ func (s *Set) home(path string) string {
 			return filepath.Join(s.Root, path)
 		}
 	}
-	return filepath.Join(s.overlay(), path)
+	return filepath.Join(s.overlay, path)
 }
 
 func (s *Set) rel(path string) string {

@@ -62,6 +62,8 @@ type Set struct {
 	Dir      string // Directory of the patch set.
 	Upstream Upstream
 	Patches  []Patch // In the order of the series file.
+
+	overlay string // Directory of new files; "" is none.
 }
 
 // Load reads the patch set in dir, which belongs to the repository at root.
@@ -71,7 +73,7 @@ func Load(root, dir string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Root: root, Dir: dir, Upstream: u}
+	s := &Set{Root: root, Dir: dir, Upstream: u, overlay: filepath.Join(dir, overlayDir)}
 	for _, c := range u.Copy {
 		if info, err := os.Stat(filepath.Join(root, c)); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("%s: copy %s: there is no such directory in the repository", filepath.Join(dir, upstreamFile), c)
@@ -110,9 +112,6 @@ func (s *Set) checkNoStrayPatch(names []string) error {
 	}
 	return nil
 }
-
-// overlay is the directory of new files.
-func (s *Set) overlay() string { return filepath.Join(s.Dir, overlayDir) }
 
 // lines returns the lines of a file that are neither empty nor a comment.
 func lines(path string) ([]string, error) {

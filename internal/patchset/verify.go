@@ -159,12 +159,28 @@ func (s *Set) Build(ctx context.Context, tree Tree, o BuildOptions, stdout io.Wr
 	return s.build(ctx, tree, s.Upstream.ProductVersion(), revision, o, stdout)
 }
 
-// BuildStock compiles the same packages from source, the unpacked upstream
-// module, as it stands: no patch and no new file, and upstream's own version.
-// It needs no patched tree and writes nothing but the binaries. The compiler is
-// called as for Build, so that what both have in common is compiled once.
-func (s *Set) BuildStock(ctx context.Context, source string, o BuildOptions, stdout io.Writer) error {
-	return s.build(ctx, Tree{Dir: source}, s.Upstream.StockVersion(), s.Upstream.Version, o, stdout)
+// BuildStock compiles the same packages without our changes: upstream's files,
+// version and flags of the compiler, with those patches alone that make it build
+// where this is built. They lie in a tree of their own.
+func (s *Set) BuildStock(ctx context.Context, source string, tree Tree, o BuildOptions, stdout io.Writer) error {
+	if _, err := s.stock().Apply(ctx, source, tree, true); err != nil {
+		return err
+	}
+	return s.build(ctx, tree, s.Upstream.StockVersion(), s.Upstream.Version, o, stdout)
+}
+
+// stock is the part of the set that changes where upstream builds and not what
+// it does: the patches whose Reason is environment.
+func (s *Set) stock() *Set {
+	stock := *s
+	stock.Upstream.Copy, stock.overlay = nil, ""
+	stock.Patches = nil
+	for _, p := range s.Patches {
+		if slices.Equal(p.trailers()["Reason"], []string{"environment"}) {
+			stock.Patches = append(stock.Patches, p)
+		}
+	}
+	return &stock
 }
 
 func (s *Set) build(ctx context.Context, tree Tree, version, revision string, o BuildOptions, stdout io.Writer) error {

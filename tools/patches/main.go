@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 	build.Flag("tags", "Build tags.").Default("netgo").StringVar(&o.build.Tags)
 	build.Flag("platform", "What to build for, such as linux/arm64. Empty: this machine.").StringVar(&o.build.Platform)
 	build.Flag("strip", "Leave out the symbols that only debuggers read.").BoolVar(&o.build.Strip)
-	build.Flag("stock", "Build upstream's binaries instead, from its unpatched source. The tree is not touched.").BoolVar(&o.stock)
+	build.Flag("stock", "Build upstream's binaries instead, without our changes, from a tree of their own beside this one.").BoolVar(&o.stock)
 	bump := app.Command("bump", "Take the series to another version of upstream, or go on with it after conflicts. Choose a tree of its own.")
 	bump.Arg("version", "Version of the Go module, such as v0.316.0.").Required().StringVar(&o.bumped.to)
 	bump.Flag("check", "Report and test; write nothing but the tree.").BoolVar(&o.bumped.check)
@@ -164,7 +164,7 @@ func (o options) compile(ctx context.Context, set *patchset.Set, tree patchset.T
 			return err
 		}
 		version, build = set.Upstream.StockVersion(), func() error {
-			return set.BuildStock(ctx, source, o.build, os.Stdout)
+			return set.BuildStock(ctx, source, patchset.Tree{Dir: tree.Dir + "-stock"}, o.build, os.Stdout)
 		}
 	}
 	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", set.Upstream.Module, version, out)
