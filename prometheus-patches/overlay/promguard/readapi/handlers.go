@@ -135,7 +135,9 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	if e.long {
 		_ = reads.Yield(ctx) // A read that has ended is the handler's affair.
 	}
+	bw.running = true
 	next(bw, r.WithContext(ctx))
+	bw.running = false
 }
 
 // maxBody is the largest body of a request in bytes. What people send is a tenth

@@ -203,6 +203,22 @@ func TestHandlerThatReturnsSilentlyAtTheDeadline(t *testing.T) {
 	})
 }
 
+func TestAnAnswerThatItsHandlerBreaksOffIsCountedAsAborted(t *testing.T) {
+	h := limited(t, Options{Timeout: time.Minute})
+	s := serve(t, h, "/read", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "half of it")
+		panic(http.ErrAbortHandler)
+	})
+	resp, err := http.Get(s.URL)
+	if err == nil { // The header may have arrived.
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+	}
+	require.Error(t, err)
+	require.Equal(t, 1.0, testutil.ToFloat64(h.metrics.aborted.WithLabelValues("/api/v1/read")))
+	require.Zero(t, h.table.Len())
+}
+
 func TestClientThatLeavesEndsTheContextWithoutADeadlineError(t *testing.T) {
 	h := limited(t, Options{Timeout: time.Minute})
 	started, ended := make(chan struct{}), make(chan error, 1)

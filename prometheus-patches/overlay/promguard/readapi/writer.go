@@ -38,6 +38,7 @@ type writer struct {
 	handlers *Handlers
 	request  *http.Request
 
+	running     bool // The handler has not returned; in finish, it panicked.
 	wroteHeader bool
 	replaced    bool // An error was sent: what the handler writes is dropped.
 	aborted     bool // The answer is incomplete and must not look complete.
@@ -168,6 +169,8 @@ func (w *writer) finish() {
 	w.ended = true
 	w.mtx.Unlock()
 	switch {
+	case w.running:
+		w.aborted = true // The panic goes on, and breaks the connection.
 	case w.ctx.Err() == nil || w.replaced || w.aborted:
 	case w.wroteHeader:
 		// It may be incomplete: nobody but the handler knows.
@@ -178,7 +181,7 @@ func (w *writer) finish() {
 		w.aborted = true // The client has left, perhaps only half: no answer is not an empty one.
 	}
 	w.handlers.metrics.finished(w)
-	if w.aborted {
+	if w.aborted && !w.running {
 		w.abort()
 	}
 }

@@ -118,17 +118,23 @@ func (e *streamEncoder) data(data any) error {
 		if v != nil {
 			return e.list(v)
 		}
-	case *QueryData:
-		return e.queryData(v)
-	case *TargetDiscovery, *RuleDiscovery:
+	case *QueryData, *TargetDiscovery, *RuleDiscovery:
 		return e.fields(reflect.ValueOf(v).Elem())
 	}
 	return e.value(reflect.ValueOf(data))
 }
 
-// value encodes slices and maps by string element by element. Their types have
-// no encoding of their own: data has the types that do.
+// value encodes results of PromQL, slices and maps by string element by element.
+// No other slice or map in an answer has an encoding of its own.
 func (e *streamEncoder) value(v reflect.Value) error {
+	if v.IsValid() {
+		switch result := v.Interface().(type) {
+		case promql.Vector:
+			return writeArray(e, slices.All(result), func(s promql.Sample) { marshalSampleJSON(s, e.stream) })
+		case promql.Matrix:
+			return writeArray(e, slices.All(result), func(s promql.Series) { marshalSeriesJSON(s, e.stream) })
+		}
+	}
 	switch {
 	case v.Kind() == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
 		return writeArray(e, func(yield func(int, reflect.Value) bool) {
@@ -174,7 +180,7 @@ func (e *streamEncoder) fields(v reflect.Value) error {
 	first := true
 	for i := range v.NumField() {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if option == "omitempty" && v.Field(i).IsZero() {
+		if option == "omitempty" && isEmpty(v.Field(i)) {
 			continue
 		}
 		if !first {
@@ -190,28 +196,12 @@ func (e *streamEncoder) fields(v reflect.Value) error {
 	return e.stream.Error
 }
 
-func (e *streamEncoder) queryData(d *QueryData) error {
-	e.stream.WriteRaw(`{"resultType":`)
-	e.stream.WriteVal(d.ResultType)
-	e.stream.WriteRaw(`,"result":`)
-	var err error
-	switch v := d.Result.(type) {
-	case promql.Vector:
-		err = writeArray(e, slices.All(v), func(s promql.Sample) { marshalSampleJSON(s, e.stream) })
-	case promql.Matrix:
-		err = writeArray(e, slices.All(v), func(s promql.Series) { marshalSeriesJSON(s, e.stream) })
-	default:
-		e.stream.WriteVal(d.Result)
+// isEmpty says whether the codec leaves a field out if it may.
+func isEmpty(v reflect.Value) bool {
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
+		return v.Len() == 0
 	}
-	if err != nil {
-		return err
-	}
-	if d.Stats != nil {
-		e.stream.WriteRaw(`,"stats":`)
-		e.stream.WriteVal(d.Stats)
-	}
-	e.stream.WriteObjectEnd()
-	return e.check()
+	return v.IsZero()
 }
 
 // list encodes label names or values, as many as the limits allow.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
@@ -68,7 +69,14 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 	withStats := query(vector)
 	withStats.Stats = stats.NewQueryStats(&stats.Statistics{Timers: stats.NewQueryTimers(), Samples: stats.NewQuerySamples(true)})
 
+	withAll := query(matrix)
+	withAll.Stats, withAll.Cost = withStats.Stats, &QueryCostComparison{Estimated: CostEstimate{SeriesTouched: 1}, Actual: CostEstimate{SamplesRead: 2}}
+	for i := range reflect.TypeFor[QueryData]().NumField() {
+		require.False(t, reflect.ValueOf(*withAll).Field(i).IsZero(), "a field that is new in upstream: give it a value here")
+	}
+
 	for name, data := range map[string]any{
+		"matrix with all":   withAll,
 		"no data":           nil,
 		"labels":            manySeries(3),
 		"labels in pieces":  manySeries(20000),
@@ -90,6 +98,7 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 		},
 		"no targets":         &TargetDiscovery{DroppedTargets: []*DroppedTarget{}},
 		"rules":              &RuleDiscovery{RuleGroups: []*RuleGroup{{Name: "g", Rules: []Rule{&RecordingRule{Name: "r", Labels: lset}}}}},
+		"empty lists":        &TargetDiscovery{ActiveTargets: []*Target{}, DroppedTargetCounts: map[string]int{}},
 		"rules by pages":     &RuleDiscovery{RuleGroups: []*RuleGroup{}, GroupNextToken: "<next>"},
 		"metadata":           map[string][]metadata.Metadata{"m": {{Type: "counter", Help: "<h>"}}, "a": nil, "<": {}},
 		"exemplars":          []exemplar.QueryResult{{SeriesLabels: lset, Exemplars: []exemplar.Exemplar{{Labels: lset, Value: 1, Ts: 2, HasTs: true}}}},
