@@ -64,6 +64,7 @@ var promql = []string{
 	`app_temperature_celsius / on(instance) app_gone`, `app_temperature_celsius + on(job) app_temperature_celsius`,
 	`absent(app_none)`, `vector(1)`, `1 + 1`, `"<html> & \"text\""`, `scalar(app_gaps)`, `NaN`, `-Inf`, `time()`,
 	`rate(app_temperature_celsius[5m])`, `sort_desc(app_temperature_celsius)`, `limitk(2, app_requests_total)`,
+	`app.utf8 + app_text`, `integral(app_temperature_celsius[10m])`, `rate(app_requests_total[5m] anchored)`, `increase(app_requests_total[5m] smoothed)`,
 	`quantile(1.5, app_temperature_celsius)`, `app_native_seconds + app_temperature_celsius`,
 	`sum_over_time(app_requests_total[2h])`,
 	// Malformed.
@@ -184,9 +185,20 @@ func endpoints(d dataset) []endpoint {
 		}
 	}
 
+	// Costs of queries, and limits of single ones: not at all without the feature.
+	for _, costs := range [][]string{
+		{"cost", "true"}, {"cost", "0"}, {"cost", "x"}, {"max_series", "1"}, {"max_series", "1000000"}, {"max_series", "-1"}, {"max_samples_read", "10"}, {"max_samples_read", "x"},
+		{"max_query_duration", "10s"}, {"max_query_duration", "1h"}, {"max_query_duration", "-1s"}, {"max_query_duration", "1ns"}, {"cost", "true", "stats", "all"},
+	} {
+		query = append(query, form(append([]string{"query", q, "time", end}, costs...)...))
+		queryRange = append(queryRange, ranged(append([]string{"step", "60"}, costs...)...))
+	}
+
 	list := []endpoint{
 		{api + "/query", true, query},
 		{api + "/query_range", true, queryRange},
+		{api + "/query_cost", true, query},
+		{api + "/query_range_cost", true, queryRange},
 		{api + "/query_exemplars", true, exemplars},
 		{api + "/format_query", true, format},
 		{api + "/parse_query", true, format},
@@ -442,6 +454,9 @@ func fixed(d dataset) []request {
 		out = append(out, request{method: http.MethodGet, target: api + "/query?" + q})
 	}
 	match := form("match[]", `{job="app"}`, "start", unix(d.start), "end", unix(d.end))
+	for _, use := range []string{"true", "0", "x", ""} {
+		out = append(out, request{method: http.MethodGet, target: api + "/query?" + form("query", "rate(app_requests_total[5m])", "time", unix(d.end)), headers: []string{"X-Prometheus-Use-Start-Timestamps: " + use}})
+	}
 	return append(out,
 		request{method: http.MethodGet, target: api + "/series?" + match}, request{method: http.MethodGet, target: api + "/labels?" + match}, request{method: http.MethodGet, target: api + "/label/__name__/values?" + match},
 		request{method: http.MethodGet, target: api + "/query_exemplars?" + form("query", "app_requests_total", "start", unix(d.start), "end", unix(d.end))})

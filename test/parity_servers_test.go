@@ -87,7 +87,7 @@ var modes = []mode{
 		"--web.external-url=http://prometheus.test/prom/", "--web.page-title=Parity",
 		"--web.enable-admin-api", "--web.enable-lifecycle", "--web.enable-remote-write-receiver", "--web.enable-otlp-receiver",
 		`--web.cors.origin=https?://(a|b)\.example`, "--web.user-assets=assets", "--web.search.max-limit=500",
-		"--enable-feature=search-api,exemplar-storage,memory-snapshot-on-shutdown,promql-experimental-functions,promql-per-step-stats,metadata-wal-records,promql-delayed-name-removal",
+		"--enable-feature=search-api,exemplar-storage,memory-snapshot-on-shutdown,promql-experimental-functions,promql-per-step-stats,metadata-wal-records,promql-delayed-name-removal,query-cost,promql-unquoted-utf8-names",
 		"--query.max-samples=30000", "--query.timeout=20s", "--storage.remote.read-sample-limit=5000", "--storage.remote.read-max-bytes-in-frame=4096",
 		"--log.level=debug",
 	}},
