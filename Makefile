@@ -140,6 +140,11 @@ patches-verify:
 patches-test: patches-apply
 	@$(PATCHES) test
 
+## upstream-check: in one line, the newest release of Prometheus, the one that is patched, and how many patches would conflict
+.PHONY: upstream-check
+upstream-check:
+	@$(PATCHES) upstream-check
+
 ## bench: benchmarks of the packages, in the format that benchstat reads
 .PHONY: bench
 BENCH ?= .
@@ -185,6 +190,15 @@ lint:
 	$(GO_TOOL) golangci-lint run ./...
 fmt:
 	$(GO_TOOL) golangci-lint fmt ./...
+
+## vulncheck: known vulnerabilities in the binaries of make build, by govulncheck, which reads its database at vuln.go.dev
+.PHONY: vulncheck
+vulncheck: build
+	@go build -modfile=tools/lint.mod -o $(BIN)/ golang.org/x/vuln/cmd/govulncheck
+	@found=0; for binary in prometheus promtool promguard walreplay; do \
+		code=0; $(BIN)/govulncheck -mode=binary $(BIN)/$$binary || code=$$?; \
+		case $$code in 0) ;; 3) found=1 ;; *) echo "vulncheck: $$binary was not checked: the database (https://vuln.go.dev) must be reachable" >&2; exit 1 ;; esac; \
+	done; exit $$found
 
 ## clean: remove what was built; the data below data/ stays
 .PHONY: clean

@@ -59,7 +59,7 @@ test-image: image
 
 ## test-dockerfile: build deploy/image/Dockerfile with buildah, on GO_IMAGE, and compare files and configuration with those of make image
 .PHONY: test-dockerfile
-GO_IMAGE ?= docker.io/library/golang:1.26
+GO_IMAGE ?= docker.io/library/golang:1.27
 test-dockerfile: image
 	PROMGUARD_IMAGES='$(CURDIR)/$(IMAGES)' PROMGUARD_IMAGES_UI='$(or $(UI),1)' PROMGUARD_GO_IMAGE='$(GO_IMAGE)' \
 		go test -count=1 -v -timeout 60m -run TestTheDockerfile ./tools/image/imagetest

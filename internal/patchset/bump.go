@@ -40,7 +40,7 @@ func (s *Set) Resolve(ctx context.Context, to string) (Target, error) {
 	}
 	t := Target{Upstream: s.Upstream, Source: dir}
 	t.Version, t.Tag = version, version
-	// A module's version need not be its release's: Prometheus's v0.315.0 is v3.15.0.
+	// A module's version need not be its release's: Prometheus's v0.316.0 is v3.16.0.
 	if text, err := os.ReadFile(filepath.Join(dir, "VERSION")); err == nil {
 		t.Tag = "v" + strings.TrimSpace(string(text))
 	} else if !errors.Is(err, fs.ErrNotExist) {

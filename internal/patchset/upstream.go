@@ -36,8 +36,8 @@ const (
 // Upstream says what is patched and how the result is called.
 type Upstream struct {
 	Module  string // Go module path.
-	Version string // Module version, such as v0.315.0.
-	Tag     string // Upstream's release tag, such as v3.15.0.
+	Version string // Module version, such as v0.316.0.
+	Tag     string // Upstream's release tag, such as v3.16.0.
 	Go      string // Oldest Go release that builds it.
 	Release string // What is appended to the version, such as promguard.1.
 	// Copy lists directories of this repository that are copied into the tree
@@ -48,12 +48,12 @@ type Upstream struct {
 }
 
 // ProductVersion is upstream's version with the release as build metadata:
-// 3.15.0+promguard.1.
+// 3.16.0+promguard.1.
 func (u Upstream) ProductVersion() string {
 	return u.StockVersion() + "+" + u.Release
 }
 
-// StockVersion is the version of upstream's release without our patches: 3.15.0.
+// StockVersion is the version of upstream's release without our patches: 3.16.0.
 func (u Upstream) StockVersion() string { return strings.TrimPrefix(u.Tag, "v") }
 
 // Set is a patch set as it stands on disk.

@@ -33,7 +33,7 @@ const (
 	labelSuffix = "/values"
 )
 
-// endpoints is what is open, as of Prometheus 3.15 (web/api/v1/api.go), and, at its
+// endpoints is what is open, as of Prometheus 3.16 (web/api/v1/api.go), and, at its
 // end, what a policy can open. What is not here, such as admin and write, is closed.
 // Every endpoint takes timeout, which the guard itself honours.
 func endpoints(kind Kind) []*endpoint {

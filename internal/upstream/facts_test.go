@@ -24,9 +24,9 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 		told    string // of the mismatches that are told only
 	}{
 		"as configured":                 {KindPrometheus, base, "", ""},
-		"patched":                       {KindPrometheus, with(base, build, success(`{"version":"3.15.0+promguard.1","revision":"a"}`)), "", ""},
+		"patched":                       {KindPrometheus, with(base, build, success(`{"version":"3.16.0+promguard.1","revision":"a"}`)), "", ""},
 		"older":                         {KindPrometheus, with(base, build, success(`{"version":"2.53.1","revision":"a"}`)), "", ""},
-		"newer":                         {KindPrometheus, with(base, build, success(`{"version":"3.16.0-rc.0","revision":"a"}`)), "", MismatchVersion},
+		"newer":                         {KindPrometheus, with(base, build, success(`{"version":"3.17.0-rc.0","revision":"a"}`)), "", MismatchVersion},
 		"Mimir, named":                  {KindMimir, with(base, build, success(`{"application":"Grafana Mimir","version":"2.17.0"}`)), "", ""},
 		"Mimir, not named":              {KindPrometheus, with(base, build, success(`{"application":"Grafana Mimir","version":"2.17.0"}`)), "it is Grafana Mimir 2.17.0, and --upstream.kind is prometheus.*use --upstream.kind=mimir", ""},
 		"Thanos, not named":             {KindPrometheus, with(base, build, success(`{"version":"0.40.1","revision":"a","goVersion":"go1.26"}`)), "use --upstream.kind=thanos", ""},

@@ -16,7 +16,7 @@ import (
 )
 
 // parserVersion is the Prometheus whose parser the guard is built with.
-const parserVersion = "3.15"
+const parserVersion = "3.16"
 
 // Mismatch is something in which a server is not what the guard takes it for.
 type Mismatch struct {

@@ -232,7 +232,7 @@ func TestInspectSaysThatAServerHasNoAnswerNow(t *testing.T) {
 	p.serve("a", healthy(1))
 	f, err := Inspect(t.Context(), p.Pool.servers[0].url, p.fleet)
 	require.NoError(t, err)
-	require.Equal(t, "Prometheus 3.15.0, lookback 5m, default step of subqueries 1m, query timeout 2m, samples per query 50000000", f.String())
+	require.Equal(t, "Prometheus 3.16.0, lookback 5m, default step of subqueries 1m, query timeout 2m, samples per query 50000000", f.String())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	_, err = Inspect(ctx, p.Pool.servers[0].url, &slow{p.fleet, map[string]time.Duration{"/api/v1/status/buildinfo": time.Hour}})

@@ -80,7 +80,7 @@ func success(data string) string { return `{"status":"success","data":` + data +
 func healthy(startMinute int) map[string]string {
 	return map[string]string{
 		"/-/ready":                   "Prometheus Server is Ready.",
-		"/api/v1/status/buildinfo":   success(`{"version":"3.15.0","revision":"abc","goVersion":"go1.26"}`),
+		"/api/v1/status/buildinfo":   success(`{"version":"3.16.0","revision":"abc","goVersion":"go1.26"}`),
 		"/api/v1/status/runtimeinfo": success(fmt.Sprintf(`{"startTime":"2026-11-21T12:%02d:00Z"}`, startMinute)),
 		"/api/v1/status/flags":       success(`{"query.lookback-delta":"5m","query.timeout":"2m","query.max-samples":"50000000"}`),
 		"/api/v1/query":              success(`{"resultType":"vector","result":[{"metric":{},"value":[0,"60"]}]}`),

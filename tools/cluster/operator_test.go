@@ -75,7 +75,7 @@ func TestTheOperatorRunsThePatchedPrometheusAsDocumented(t *testing.T) {
 		require.Equal(t, []string{"true"}, probe.Exec.Command)
 	})
 	t.Run("the build's own version is refused, and nothing runs any more", func(t *testing.T) {
-		c.refused(t, `{"version": "3.15.0+promguard.1"}`, "a valid label must be an empty string or consist of alphanumeric characters")
+		c.refused(t, `{"version": "3.16.0+promguard.1"}`, "a valid label must be an empty string or consist of alphanumeric characters")
 		_, err := c.statefulSet(t)
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	})

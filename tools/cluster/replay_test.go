@@ -68,10 +68,10 @@ const upstreams = `
 apiVersion: monitoring.coreos.com/v1
 kind: Prometheus
 metadata: {name: k8s, namespace: monitoring}
-spec: {image: ` + stockImage + `, version: 3.15.0, additionalArgs: null, containers: null}
+spec: {image: ` + stockImage + `, version: 3.16.0, additionalArgs: null, containers: null}
 `
 
-const stockImage = "quay.io/prometheus/prometheus:v3.15.0"
+const stockImage = "quay.io/prometheus/prometheus:v3.16.0"
 
 // thereAndBack takes the component out and puts it in again.
 func (c *Cluster) thereAndBack(t *testing.T) {

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	cmd.Flag("platform", "Platform, such as linux/arm64; may be given several times.").Required().StringsVar(&b.platforms)
 	cmd.Flag("source", "Directory of the source that the binaries were built from.").Required().StringVar(&b.source)
 	cmd.Flag("out", "Directory to write; what an earlier build wrote there is replaced.").Required().StringVar(&b.out)
-	cmd.Flag("version", "Version of the product, such as 3.15.0+promguard.1.").Required().StringVar(&b.version)
+	cmd.Flag("version", "Version of the product, such as 3.16.0+promguard.1.").Required().StringVar(&b.version)
 	cmd.Flag("revision", "Commit of this repository.").Required().StringVar(&b.revision)
 	cmd.Flag("created", "Time of the image and its files, in seconds since 1970.").Required().Int64Var(&created)
 	cmd.Flag("repository", "Name of the image without a tag.").Required().StringVar(&b.repository)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/promguard/promguard/internal/patchset"
 )
@@ -67,15 +68,51 @@ func (o options) startBump(ctx context.Context, set *patchset.Set, to patchset.T
 	}
 	fmt.Printf("%s %s to %s (%s, Go %s) in %s\n", to.Module, set.Upstream.Version, to.Version, to.Tag, to.Go, o.tree)
 	report, err := set.StartBump(ctx, source, to, tree, o.discard)
-	conflicts := 0
 	for _, moved := range report {
 		fmt.Println(moved)
-		if len(moved.Conflicts) > 0 {
-			conflicts++
-		}
 	}
-	if conflicts > 0 {
-		fmt.Printf("%d of %d patches conflict\n", conflicts, len(report))
+	if n := conflicts(report); n > 0 {
+		fmt.Printf("%d of %d patches conflict\n", n, len(report))
 	}
 	return err
+}
+
+// upstreamCheck says in one line which release of upstream is the newest, which
+// one is patched, and how many patches would conflict. Nothing but a temporary
+// tree is written.
+func (o options) upstreamCheck(ctx context.Context, set *patchset.Set) error {
+	newest, err := set.Resolve(ctx, "latest")
+	if err != nil {
+		return err
+	}
+	if newest.Version == set.Upstream.Version {
+		fmt.Printf("%s (%s) is the newest release of upstream, and the one that is patched\n", newest.Tag, newest.Version)
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "promguard-upstream-check")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	source, err := o.sourceOf(ctx, set)
+	if err != nil {
+		return err
+	}
+	report, err := set.StartBump(ctx, source, newest, patchset.Tree{Dir: filepath.Join(dir, "tree")}, false)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s (%s) is the newest release of upstream, %s (%s) is patched: %d of %d patches would conflict\n",
+		newest.Tag, newest.Version, set.Upstream.Tag, set.Upstream.Version, conflicts(report), len(report))
+	return nil
+}
+
+func conflicts(report []patchset.Moved) int {
+	n := 0
+	for _, moved := range report {
+		if len(moved.Conflicts) > 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -62,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	bump.Flag("check", "Report and test; write nothing but the tree.").BoolVar(&o.bumped.check)
 	bump.Flag("no-test", "Do not build and test the result.").BoolVar(&o.bumped.noTest)
 	bump.Flag("discard", "Discard a bump that was begun in the tree.").BoolVar(&o.discard)
+	app.Command("upstream-check", "Say which release of upstream is the newest, and how many patches would conflict with it.")
 	app.Command("version", "Print the version that builds are stamped with.")
 
 	command, err := app.Parse(args)
@@ -96,6 +97,8 @@ func (o options) run(ctx context.Context, command string) error {
 		return set.Test(ctx, tree, o.race, os.Stdout)
 	case "bump":
 		return o.bump(ctx, set, tree)
+	case "upstream-check":
+		return o.upstreamCheck(ctx, set)
 	case "build":
 		return o.compile(ctx, set, tree)
 	default:

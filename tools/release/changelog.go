@@ -111,7 +111,7 @@ func (c changelog) check(now time.Time) error {
 			continue
 		}
 		if !versionForm.MatchString(s.name) {
-			complain(s.line, "%q is no version like 3.15.0+promguard.1", s.name)
+			complain(s.line, "%q is no version like 3.16.0+promguard.1", s.name)
 		}
 		if len(s.entries) == 0 {
 			complain(s.line, "%s has no entry", s.name)

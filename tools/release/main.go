@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string) error {
 	app := kingpin.New("release", "Checks and packs a release; publishes nothing.")
 	var r release
 	app.Flag("root", "Root of the repository.").Default(".").StringVar(&r.root)
-	app.Flag("version", "Version of the product, such as 3.15.0+promguard.1.").Required().StringVar(&r.version)
+	app.Flag("version", "Version of the product, such as 3.16.0+promguard.1.").Required().StringVar(&r.version)
 
 	check := app.Command("check", "Check the working tree, the tag and the changelog.")
 	dryRun := check.Flag("dry-run", "Demand neither a tag nor the version's section in the changelog.").Bool()

@@ -75,7 +75,7 @@ func (r release) pack(ctx context.Context) error {
 	return err
 }
 
-// name is a file's: product-3.15.0-promguard.1.WHAT.
+// name is a file's: product-3.16.0-promguard.1.WHAT.
 func (r release) name(product, what string) string {
 	return product + "-" + strings.TrimPrefix(r.tag(), "v") + "." + what
 }

@@ -41,8 +41,8 @@ func TestScripts(t *testing.T) {
 var today = time.Date(2026, time.October, 2, 12, 0, 0, 0, time.UTC)
 
 func TestMistakesInTheChangelogAreNamedWithTheirLines(t *testing.T) {
-	const good = "# Changelog\n\n## Unreleased\n\n* [FEATURE] promguard: new.\n\n## 3.15.0+promguard.2 / 2026-10-02\n\n* [BUGFIX] Prometheus: no longer old.\n\n" +
-		"## 3.15.0+promguard.1 / 2026-09-01\n\n* [PERF] walreplay, oomstorm: fast.\n"
+	const good = "# Changelog\n\n## Unreleased\n\n* [FEATURE] promguard: new.\n\n## 3.16.0+promguard.2 / 2026-10-02\n\n* [BUGFIX] Prometheus: no longer old.\n\n" +
+		"## 3.16.0+promguard.1 / 2026-09-01\n\n* [PERF] walreplay, oomstorm: fast.\n"
 	for name, tc := range map[string]struct{ old, now, want string }{
 		"none":                       {"", "", ""},
 		"no title":                   {"# Changelog", "# Changes", `CHANGELOG.md:1: "# Changes" is not`},
@@ -51,14 +51,14 @@ func TestMistakesInTheChangelogAreNamedWithTheirLines(t *testing.T) {
 		"an entry of no kind":        {"[FEATURE]", "[NEW]", "CHANGELOG.md:5: an entry is like"},
 		"an entry of no part":        {"promguard: new.", "new.", "CHANGELOG.md:5: an entry is like"},
 		"an entry without an end":    {"new.", "new", "CHANGELOG.md:5: an entry is like"},
-		"a version twice":            {"promguard.1 /", "promguard.2 /", "CHANGELOG.md:11: 3.15.0+promguard.2 is there twice"},
-		"a version of another form":  {"3.15.0+promguard.2", "v3.15.0", `CHANGELOG.md:7: "v3.15.0" is no version like`},
+		"a version twice":            {"promguard.1 /", "promguard.2 /", "CHANGELOG.md:11: 3.16.0+promguard.2 is there twice"},
+		"a version of another form":  {"3.16.0+promguard.2", "v3.16.0", `CHANGELOG.md:7: "v3.16.0" is no version like`},
 		"no date":                    {" / 2026-10-02", "", `CHANGELOG.md:7: "" is no date`},
 		"a day that is none":         {"2026-10-02", "2026-02-30", `CHANGELOG.md:7: "2026-02-30" is no date`},
 		"a day to come":              {"2026-10-02", "2026-10-03", "CHANGELOG.md:7: 2026-10-03 is in the future"},
 		"an older one that is newer": {"2026-09-01", "2026-10-03", "CHANGELOG.md:11: 2026-10-03 is"},
 		"versions out of order":      {"2026-10-02", "2026-08-01", "CHANGELOG.md:11: 2026-09-01 is later than that of the version above"},
-		"nothing in a version":       {"* [BUGFIX] Prometheus: no longer old.\n", "", "CHANGELOG.md:7: 3.15.0+promguard.2 has no entry"},
+		"nothing in a version":       {"* [BUGFIX] Prometheus: no longer old.\n", "", "CHANGELOG.md:7: 3.16.0+promguard.2 has no entry"},
 		"a date for what is not":     {"## Unreleased", "## Unreleased / 2026-10-02", "CHANGELOG.md:3: Unreleased comes first and has no date"},
 	} {
 		t.Run(name, func(t *testing.T) {

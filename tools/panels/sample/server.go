@@ -135,7 +135,7 @@ func (s server) reads() {
 
 func (s server) starts() {
 	s.gauge("up", s.up(steady(1)), s.with()...)
-	s.gauge("prometheus_build_info", s.up(steady(1)), s.with("version", "3.15.0")...)
+	s.gauge("prometheus_build_info", s.up(steady(1)), s.with("version", "3.16.0")...)
 	s.gauge("prometheus_ready", s.up(func(m, _ float64) float64 {
 		if s.second && replay.in(m) {
 			return 0

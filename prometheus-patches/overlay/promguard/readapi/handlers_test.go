@@ -345,6 +345,8 @@ func TestRoutesThatWriteOrStreamHaveNoDeadline(t *testing.T) {
 		"/an/endpoint/of/tomorrow":  time.Second,
 		"/query":                    time.Minute + time.Second,
 		"/query_range":              time.Minute + time.Second,
+		"/query_cost":               time.Minute + time.Second,
+		"/query_range_cost":         time.Minute + time.Second,
 		"/query_exemplars":          time.Second,
 		"/write":                    0,
 		"/otlp/v1/metrics":          0,
@@ -364,6 +366,12 @@ func TestRoutesThatWriteOrStreamHaveNoDeadline(t *testing.T) {
 		})(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 		require.InDelta(t, want.Seconds(), left.Seconds(), 0.5, route)
 		require.Equal(t, want > 0, bounds, route)
+	}
+	// Estimates of costs wait for a place and account for memory as queries do.
+	for _, route := range []string{"/query", "/query_cost", "/query_range_cost"} {
+		e := h.endpoint("/api/v1", route)
+		require.Same(t, h.query, e.pool, route)
+		require.Equal(t, int64(querySeriesBytes), e.limits.SeriesBytes, route)
 	}
 }
 
