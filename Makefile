@@ -101,10 +101,18 @@ test-race-patches: patches-apply
 
 ## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, which are built first
 .PHONY: test-peers
-test-peers: build
+test-peers: build stock
 	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
 	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughTheGuard' ./test
+
+## test-previous: one data directory between these builds and the release of upstream that was patched before
+.PHONY: test-previous
+PREVIOUS ?= v0.315.0
+test-previous: build stock
+	cd "$$(go mod download -json github.com/prometheus/prometheus@$(PREVIOUS) | sed -n 's/^.*"Dir": "\(.*\)",$$/\1/p')" && \
+		GOWORK=off go build -tags netgo -o '$(CURDIR)/$(BIN)/previous/' ./cmd/prometheus
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run TestOneDataDirectoryGoesBackToTheReleaseBefore ./test
 
 ## test-upstream: Prometheus's own tests on the patched tree; most of an hour on two cores
 .PHONY: test-upstream

@@ -73,23 +73,56 @@ func TestOneDataDirectoryGoesBackAndForthBetweenTheBuilds(t *testing.T) {
 	})
 }
 
-// goBackAndForth writes with one build after the other, and returns how many
-// records of each type the WAL has in the end. startTimes says that start
-// timestamps are stored.
+// The same with the release of upstream that was patched before, which make
+// test-previous builds.
+func TestOneDataDirectoryGoesBackToTheReleaseBefore(t *testing.T) {
+	const previous = "previous/prometheus"
+	if _, err := os.Stat(filepath.Join(os.Getenv("PROMGUARD_BIN"), previous)); err != nil {
+		t.Skip("make test-previous builds the release before")
+	}
+	rounds := []rollbackRound{
+		{previous, syscall.SIGTERM},
+		{"prometheus", syscall.SIGKILL},
+		{previous, syscall.SIGKILL},
+		{"stock/prometheus", syscall.SIGTERM},
+		{previous, syscall.SIGTERM},
+		{"prometheus", syscall.SIGTERM},
+	}
+	t.Run("as it is written by default", func(t *testing.T) {
+		t.Parallel()
+		goThrough(t, rounds, false)
+	})
+	t.Run("with every feature that changes what is written", func(t *testing.T) {
+		t.Parallel()
+		goThrough(t, rounds, true, rollbackFeatures...)
+	})
+}
+
+// rollbackRound is a build that has the data directory for a while, and how it ends.
+type rollbackRound struct {
+	binary string
+	end    syscall.Signal
+}
+
 func goBackAndForth(t *testing.T, startTimes bool, args ...string) map[record.Type]int {
-	data := filepath.Join(t.TempDir(), "data")
-	begin := time.Now().Add(-4 * time.Hour).Truncate(time.Minute)
-	var last []string
-	for i, round := range []struct {
-		binary string
-		end    syscall.Signal
-	}{
+	return goThrough(t, []rollbackRound{
 		{"stock/prometheus", syscall.SIGTERM},
 		{"prometheus", syscall.SIGTERM},
 		{"stock/prometheus", syscall.SIGKILL},
 		{"prometheus", syscall.SIGKILL},
 		{"stock/prometheus", syscall.SIGTERM},
-	} {
+	}, startTimes, args...)
+}
+
+// goThrough writes with one build after the other, and returns how many
+// records of each type the WAL has in the end. startTimes says that start
+// timestamps are stored.
+func goThrough(t *testing.T, rounds []rollbackRound, startTimes bool, args ...string) map[record.Type]int {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	begin := time.Now().Add(-4 * time.Hour).Truncate(time.Minute)
+	var last []string
+	for i, round := range rounds {
 		s := startOn(t, round.binary, data, args...)
 		if last != nil {
 			require.Equal(t, last, seen(t, s, begin), "round %d: %s sees something else than the build before it", i, round.binary)
