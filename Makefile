@@ -5,7 +5,6 @@ TREE     := build/prometheus
 UI_CACHE := build/webui
 PATCHES  := go run ./tools/patches --tree $(TREE)
 GO_TOOL  := go tool -modfile=tools/lint.mod
-VERSION_VARS := github.com/prometheus/common/version
 # The same flags everywhere let builds and tests share the compiler's cache, so
 # that Prometheus's dependencies are compiled once.
 export CGO_ENABLED ?= 0
@@ -25,9 +24,10 @@ ARGS ?=
 .PHONY: build
 build: prometheus promguard walreplay oomstorm
 
-## run: a patched Prometheus under load with the guard in front; Ctrl-C stops it
+## run: a patched Prometheus under load with the guard in front, with the web UI if UI=1 has built it; Ctrl-C stops it
 .PHONY: run
-run: prometheus promguard
+run:
+	@$(MAKE) prometheus promguard UI=$(or $(UI),$(if $(wildcard $(UI_CACHE)/*),1))
 	go build -o $(BIN)/ ./tools/demo
 	$(BIN)/demo $(if $(EXPOSITION),--exposition='$(EXPOSITION)') $(ARGS)
 
@@ -49,13 +49,10 @@ stock:
 
 ## promguard, walreplay, oomstorm: the other binaries
 .PHONY: promguard walreplay oomstorm
-promguard:
-	version=$$($(PATCHES) version) && revision=$$(git rev-parse HEAD) && \
-	go build -ldflags "-X $(VERSION_VARS).Version=$$version -X $(VERSION_VARS).Revision=$$revision" -o $(BIN)/ ./cmd/promguard
-walreplay:
-	go build -o $(BIN)/ ./bench/walreplay
-oomstorm:
-	go build -o $(BIN)/ ./bench/oomstorm
+promguard: PACKAGE := ./cmd/promguard
+walreplay oomstorm: PACKAGE = ./bench/$@
+promguard walreplay oomstorm:
+	@go build -ldflags "$$($(PATCHES) ldflags)" -o $(BIN)/ $(PACKAGE)
 
 ## test: everything that must pass before a change lands
 .PHONY: test

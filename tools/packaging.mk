@@ -25,12 +25,12 @@ REVISION_NOW = $$(git rev-parse HEAD)$$(test -z "$$(git status --porcelain)" || 
 .PHONY: dist
 dist: patches-apply
 	@$(DIST_UI)
-	@set -e; version=$(VERSION_NOW); revision=$$(git rev-parse HEAD); \
+	@set -e; stamp=$$($(PATCHES) ldflags); \
 	for platform in $(PLATFORMS); do \
 		dir=$(DIST)/$$(echo $$platform | tr / -); \
 		$(PATCHES) build --platform $$platform --strip --out $$dir --tags $(DIST_TAGS); \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o $$dir/ \
-			-ldflags "-s -w -X $(VERSION_VARS).Version=$$version -X $(VERSION_VARS).Revision=$$revision" ./cmd/promguard ./bench/walreplay; \
+			-ldflags "-s -w $$stamp" ./cmd/promguard ./bench/walreplay; \
 	done
 
 ## image: container images of the patched Prometheus and of promguard into build/image/, without a container daemon; takes UI=0 and PLATFORMS

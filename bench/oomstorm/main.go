@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/version"
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
@@ -61,6 +62,7 @@ func dispatch(args []string) error {
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	app := kingpin.New("oomstorm", "Measure whether Prometheus binaries survive a storm of reads under a limit of memory.")
 	app.HelpFlag.Short('h')
+	app.Version(version.Print("oomstorm"))
 	app.UsageWriter(stdout)
 	run := app.Command("run", "Fill a server, put it under a limit of memory, and let many clients ask for everything while it scrapes and evaluates rules. One binary after the other.")
 	runOptions := runFlags(run)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/version"
 )
 
 func main() {
@@ -40,6 +41,7 @@ type command func(ctx context.Context, stdout, stderr io.Writer) error
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	app := kingpin.New("walreplay", "Make and record write-ahead logs, measure how fast Prometheus binaries replay them, and prove that they replay the same.")
 	app.HelpFlag.Short('h')
+	app.Version(version.Print("walreplay"))
 	app.UsageWriter(stdout)
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (*kingpin.CmdClause, command){

@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Verify proves that the patch set is whole: every message is complete, the table
@@ -145,18 +147,74 @@ type BuildOptions struct {
 	Strip bool
 }
 
+// stamp is what a build says of itself.
+type stamp struct{ version, revision, branch, date string }
+
+// flags are the linker's flags that set what prometheus/common prints as version.
+func (s stamp) flags() string {
+	var flags []string
+	for _, variable := range [][2]string{
+		{"Version", s.version}, {"Revision", s.revision}, {"Branch", s.branch}, {"BuildUser", "promguard"}, {"BuildDate", s.date},
+	} {
+		flags = append(flags, "-X github.com/prometheus/common/version."+variable[0]+"="+variable[1])
+	}
+	return strings.Join(flags, " ")
+}
+
+// LinkerFlags stamp this repository's own binaries as Build does those of the tree.
+func (s *Set) LinkerFlags(ctx context.Context) string {
+	own := stamp{version: s.Upstream.ProductVersion(), branch: s.Upstream.Tag}
+	own.revision, own.date = s.commit(ctx)
+	return own.flags()
+}
+
 // Build compiles the packages that UPSTREAM names and stamps the product's
-// version on them. The same tree gives the same bytes: nothing of the machine,
-// the time or the directory goes in.
+// version on them, the commit of the repository that owns the patch set with its
+// time, and, behind upstream's tag, that of the tree. The same commit gives the
+// same bytes: nothing of the machine or the directory goes in.
 func (s *Set) Build(ctx context.Context, tree Tree, o BuildOptions, stdout io.Writer) error {
 	if err := tree.checkExists(); err != nil {
 		return err
 	}
-	revision, err := tree.Revision(ctx)
+	patched, err := tree.Revision(ctx)
 	if err != nil {
 		return err
 	}
-	return s.build(ctx, tree, s.Upstream.ProductVersion(), revision, o, stdout)
+	stamp := stamp{version: s.Upstream.ProductVersion(), branch: s.Upstream.Tag + "-" + patched[:12]}
+	stamp.revision, stamp.date = s.commit(ctx)
+	return s.build(ctx, tree, stamp, o, stdout)
+}
+
+// commit is the commit of the repository that owns the patch set, "-dirty" with
+// changes that are in none, and its time as Prometheus prints it. Both are
+// "unknown" where the source is in no repository, as in an archive.
+func (s *Set) commit(ctx context.Context) (revision, date string) {
+	const unknown = "unknown"
+	root, err := filepath.Abs(s.Root)
+	if err != nil {
+		return unknown, unknown
+	}
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = root
+		// A repository further up is somebody else's.
+		cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(root))
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	last, err := git("log", "-1", "--format=%H %ct")
+	if err != nil {
+		return unknown, unknown
+	}
+	revision, seconds, _ := strings.Cut(last, " ")
+	at, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return unknown, unknown
+	}
+	if changed, err := git("status", "--porcelain"); err != nil || changed != "" {
+		revision += "-dirty"
+	}
+	return revision, time.Unix(at, 0).UTC().Format("20060102-15:04:05")
 }
 
 // BuildStock compiles the same packages without our changes: upstream's files,
@@ -166,7 +224,7 @@ func (s *Set) BuildStock(ctx context.Context, source string, tree Tree, o BuildO
 	if _, err := s.stock().Apply(ctx, source, tree, true); err != nil {
 		return err
 	}
-	return s.build(ctx, tree, s.Upstream.StockVersion(), s.Upstream.Version, o, stdout)
+	return s.build(ctx, tree, stamp{s.Upstream.StockVersion(), s.Upstream.Version, s.Upstream.Tag, ""}, o, stdout)
 }
 
 // stock is the part of the set that changes where upstream builds and not what
@@ -183,14 +241,8 @@ func (s *Set) stock() *Set {
 	return &stock
 }
 
-func (s *Set) build(ctx context.Context, tree Tree, version, revision string, o BuildOptions, stdout io.Writer) error {
-	const stamp = "-X github.com/prometheus/common/version."
-	ldflags := []string{
-		stamp + "Version=" + version,
-		stamp + "Revision=" + revision,
-		stamp + "Branch=" + s.Upstream.Tag,
-		stamp + "BuildUser=promguard",
-	}
+func (s *Set) build(ctx context.Context, tree Tree, stamp stamp, o BuildOptions, stdout io.Writer) error {
+	ldflags := []string{stamp.flags()}
 	if o.Strip {
 		ldflags = append(ldflags, "-s", "-w")
 	}

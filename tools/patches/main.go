@@ -64,6 +64,7 @@ func run(ctx context.Context, args []string) error {
 	bump.Flag("discard", "Discard a bump that was begun in the tree.").BoolVar(&o.discard)
 	app.Command("upstream-check", "Say which release of upstream is the newest, and how many patches would conflict with it.")
 	app.Command("version", "Print the version that builds are stamped with.")
+	app.Command("ldflags", "Print the linker's flags that stamp this repository's own binaries.")
 
 	command, err := app.Parse(args)
 	if err != nil {
@@ -97,6 +98,9 @@ func (o options) run(ctx context.Context, command string) error {
 		return set.Test(ctx, tree, o.race, os.Stdout)
 	case "bump":
 		return o.bump(ctx, set, tree)
+	case "ldflags":
+		fmt.Println(set.LinkerFlags(ctx))
+		return nil
 	case "upstream-check":
 		return o.upstreamCheck(ctx, set)
 	case "build":
