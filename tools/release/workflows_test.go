@@ -17,6 +17,8 @@ import (
 type workflow struct {
 	Permissions map[string]string `yaml:"permissions"`
 	Jobs        map[string]struct {
+		Uses           string            `yaml:"uses"`
+		Needs          []string          `yaml:"needs"`
 		TimeoutMinutes int               `yaml:"timeout-minutes"`
 		Permissions    map[string]string `yaml:"permissions"`
 		Steps          []struct {
@@ -49,6 +51,10 @@ func TestWorkflowsPinWhatTheyUseAndMayWriteOnlyWhereTheyPublish(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &w), name)
 		require.Equal(t, map[string]string{"contents": "read"}, w.Permissions, name)
 		for job, j := range w.Jobs {
+			if j.Uses != "" {
+				require.Contains(t, workflows(t), strings.TrimPrefix(j.Uses, "./.github/workflows/"), "%s: %s", name, job)
+				continue
+			}
 			require.Positive(t, j.TimeoutMinutes, "%s: %s", name, job)
 			if job != "publish" {
 				require.Empty(t, j.Permissions, "%s: %s", name, job)
@@ -75,9 +81,16 @@ func TestWorkflowsPinWhatTheyUseAndMayWriteOnlyWhereTheyPublish(t *testing.T) {
 	}
 }
 
+func TestAReleaseWaitsForEverythingThatAChangeIsTestedBy(t *testing.T) {
+	var w workflow
+	require.NoError(t, yaml.Unmarshal([]byte(workflows(t)["release.yml"]), &w))
+	require.Equal(t, "./.github/workflows/ci.yml", w.Jobs["test"].Uses)
+	require.ElementsMatch(t, []string{"test", "build"}, w.Jobs["publish"].Needs)
+}
+
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	targets := ""
-	for _, file := range []string{"../../Makefile", "../packaging.mk"} {
+	for _, file := range []string{"../../Makefile", "../packaging.mk", "../cluster.mk"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		targets += string(text)
