@@ -187,8 +187,19 @@ func endpoints(d dataset) []endpoint {
 
 	// Costs of queries, and limits of single ones: not at all without the feature.
 	for _, costs := range [][]string{
-		{"cost", "true"}, {"cost", "0"}, {"cost", "x"}, {"max_series", "1"}, {"max_series", "1000000"}, {"max_series", "-1"}, {"max_samples_read", "10"}, {"max_samples_read", "x"},
-		{"max_query_duration", "10s"}, {"max_query_duration", "1h"}, {"max_query_duration", "-1s"}, {"max_query_duration", "1ns"}, {"cost", "true", "stats", "all"},
+		{"cost", "true"},
+		{"cost", "0"},
+		{"cost", "x"},
+		{"max_series", "1"},
+		{"max_series", "1000000"},
+		{"max_series", "-1"},
+		{"max_samples_read", "10"},
+		{"max_samples_read", "x"},
+		{"max_query_duration", "10s"},
+		{"max_query_duration", "1h"},
+		{"max_query_duration", "-1s"},
+		{"max_query_duration", "1ns"},
+		{"cost", "true", "stats", "all"},
 	} {
 		query = append(query, form(append([]string{"query", q, "time", end}, costs...)...))
 		queryRange = append(queryRange, ranged(append([]string{"step", "60"}, costs...)...))
