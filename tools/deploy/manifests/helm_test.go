@@ -136,6 +136,60 @@ func TestTheGuardMayReachADNSCacheAndWhatElseIsNamed(t *testing.T) {
 	require.Equal(t, "10.4.0.0/16", rules[2].To[0].IPBlock.CIDR)
 }
 
+func TestTheMemoryLimitOfGoFollowsTheContainers(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}":                                                     "460MiB",
+		"resources: {limits: {memory: 128Mi}}":                   "115MiB",
+		"resources: {limits: {memory: 1Gi}}":                     "921MiB",
+		"resources: {limits: {memory: 1.5G}}":                    "1287MiB",
+		"resources: {limits: {memory: 500000000}}":               "429MiB",
+		"resources: {limits: {memory: 1Gi}}\ngoMemLimit: 300MiB": "300MiB",
+		"resources: {limits: {memory: 64Mi}}\ngoMemLimit: 32MiB": "32MiB",
+	} {
+		env := guardContainer(t, mustTemplate(t, "promguard", values)).Env
+		require.Equal(t, []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: want}}, env, values)
+	}
+	require.Empty(t, guardContainer(t, mustTemplate(t, "promguard", "resources: {limits: null}")).Env)
+	_, err := template(t, "promguard", "resources: {limits: {memory: half}}")
+	require.ErrorContains(t, err, "write it like 512Mi")
+}
+
+func TestTheGuardMayReachTheServersPortsAndNoOthers(t *testing.T) {
+	for values, want := range map[string][]int{
+		"{}":                                                          {9090},
+		"upstream: {urls: ['http://a:8080/x']}":                       {8080},
+		"upstream: {urls: ['https://a']}":                             {443},
+		"upstream: {urls: ['http://a/p:9']}":                          {80},
+		"upstream: {urls: ['http://a:1', 'http://b:2']}":              {1, 2},
+		"upstream: {urls: ['http://thanos-query:9090'], port: 10902}": {10902},
+	} {
+		var got []int
+		for _, port := range find[*networkingv1.NetworkPolicy](t, decode(t, mustTemplate(t, "promguard", values))).Spec.Egress[0].Ports {
+			got = append(got, port.Port.IntValue())
+		}
+		require.Equal(t, want, got, values)
+	}
+}
+
+func TestListsThatAreTakenAwayLetNobodyIn(t *testing.T) {
+	policy := find[*networkingv1.NetworkPolicy](t, decode(t, mustTemplate(t, "promguard", "networkPolicy: {readers: null, monitors: null, dns: null}")))
+	require.Len(t, policy.Spec.Ingress, 1)
+	require.Len(t, policy.Spec.Ingress[0].From, 1, "the pod of helm test")
+	require.Len(t, policy.Spec.Egress, 1)
+}
+
+func TestMoreReplicasAtLeastThanAtMostAreRefused(t *testing.T) {
+	_, err := template(t, "promguard", "autoscaling: {minReplicas: 5, maxReplicas: 4}")
+	require.ErrorContains(t, err, "autoscaling.minReplicas is 5, more than maxReplicas, which is 4")
+}
+
+func TestTheKindOfServerAndTheAccountAreThoseThatAreNamed(t *testing.T) {
+	objects := decode(t, mustTemplate(t, "promguard", variants["thanos"]))
+	pod := find[*appsv1.Deployment](t, objects).Spec.Template.Spec
+	require.Contains(t, pod.Containers[0].Args, "--upstream.kind=thanos")
+	require.Equal(t, find[*corev1.ServiceAccount](t, objects).Name, pod.ServiceAccountName)
+}
+
 func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 	for name, values := range map[string]string{
 		"unknown key":        "upstreem: {}",

@@ -6,6 +6,7 @@ package manifests
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -51,6 +53,25 @@ func merge(t *testing.T, base, patch corev1.Container) corev1.Container {
 	var out corev1.Container
 	require.NoError(t, json.Unmarshal(merged, &out))
 	return out
+}
+
+// What discovery by EndpointSlices and scrapes of a kubelet and an API server ask for.
+func TestPrometheusMayDiscoverAndScrape(t *testing.T) {
+	objects := decode(t, build(t, kubernetes+"prometheus"))
+	role, binding := find[*rbacv1.ClusterRole](t, objects), find[*rbacv1.ClusterRoleBinding](t, objects)
+	require.Equal(t, role.Name, binding.RoleRef.Name)
+	require.Equal(t, find[*monitoringv1.Prometheus](t, objects).Spec.ServiceAccountName, binding.Subjects[0].Name)
+	allowed := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, resource := range slices.Concat(rule.Resources, rule.NonResourceURLs) {
+			allowed[resource] = rule.Verbs
+		}
+	}
+	watch := []string{"get", "list", "watch"}
+	require.Equal(t, map[string][]string{
+		"services": watch, "pods": watch, "endpointslices": watch,
+		"nodes/metrics": {"get"}, "/metrics": {"get"}, "/metrics/slis": {"get"},
+	}, allowed)
 }
 
 func TestNoReplayIsCutOffByTheStartupProbe(t *testing.T) {
