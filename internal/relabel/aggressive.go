@@ -3,11 +3,7 @@
 
 package relabel
 
-import (
-	"slices"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "slices"
 
 // virtualInterfaces are network interfaces that carry what a physical one, or a
 // pod's own, carries too.
@@ -25,7 +21,7 @@ func aggressive() Profile {
 	return Profile{
 		Name:    ProfileAggressive,
 		Summary: "Changes results: virtual interfaces, states that are false, and names that only some published dashboards read. Check yours first.",
-		Rules:   slices.Concat(recommended().Rules, aggressiveRules()),
+		Rules:   slices.Concat(recommended().Rules, aggressiveRules(), thinnedRules(coarseBounds())),
 	}
 }
 
@@ -46,7 +42,6 @@ func notContainer() string {
 }
 
 func aggressiveRules() []Rule {
-	runtimeBounds := prometheus.ExponentialBuckets(.005, 2.5, 14)
 	return []Rule{
 		{
 			ID:           "cadvisor-virtual-interfaces",
@@ -134,15 +129,6 @@ func aggressiveRules() []Rule {
 			Reason: "times of creation and annotations of objects, addresses of services; read by published dashboards that count objects, not by the core set",
 			Saving: "1 or 2 per object, one per address of a service",
 		},
-		Rule{
-			ID:     "kubelet-runtime-bounds",
-			Reason: "15 buckets per kind of runtime operation in every kubelet; every second bound stays",
-			Saving: "6 of 15 buckets per kind of operation and node",
-		}.thinning(Thinning{
-			Histograms: []string{"kubelet_runtime_operations_duration_seconds"},
-			Drop:       []float64{runtimeBounds[1], runtimeBounds[3], runtimeBounds[5], runtimeBounds[7], runtimeBounds[9], runtimeBounds[11]},
-			Bounds:     runtimeBounds,
-		}),
 		{
 			ID:           "etcd-grpc-messages",
 			Class:        ClassValueChanging,
