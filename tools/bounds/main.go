@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/promguard/promguard/internal/relabel"
@@ -28,7 +27,8 @@ func main() {
 		err = report(os.Stdout, f)
 	}
 	if err != nil {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, "bounds:", err)
+		os.Exit(1)
 	}
 }
 
