@@ -3,11 +3,7 @@
 
 package relabel
 
-import (
-	"slices"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "slices"
 
 // virtualInterfaces are network interfaces that carry what a physical one, or a
 // pod's own, carries too.
@@ -25,7 +21,7 @@ func aggressive() Profile {
 	return Profile{
 		Name:    ProfileAggressive,
 		Summary: "Changes results: virtual interfaces, states that are false, and names that only some published dashboards read. Check yours first.",
-		Rules:   slices.Concat(recommended().Rules, aggressiveRules()),
+		Rules:   slices.Concat(recommended().Rules, aggressiveRules(), thinnedRules(coarseBounds())),
 	}
 }
 
@@ -46,7 +42,6 @@ func notContainer() string {
 }
 
 func aggressiveRules() []Rule {
-	runtimeBounds := prometheus.ExponentialBuckets(.005, 2.5, 14)
 	return []Rule{
 		{
 			ID:           "cadvisor-virtual-interfaces",
@@ -83,7 +78,7 @@ func aggressiveRules() []Rule {
 			ID:           "cadvisor-copied-alerts",
 			Class:        ClassValueChanging,
 			SourceLabels: []string{"__name__"},
-			Regex: "container_" + oneOf("fs_inodes_(free|total)", "fs_limit_bytes", "fs_(read|write)_seconds_total", "last_seen",
+			Regex: "container_" + oneOf("cpu_(system|user)_seconds_total", "fs_inodes_(free|total)", "fs_limit_bytes", "fs_(read|write)_seconds_total", "last_seen",
 				"memory_(failcnt|failures_total|max_usage_bytes)", "processes", "sockets", "spec_memory_(limit|reservation_limit)_bytes", "threads"),
 			Jobs:   kubeletCadvisorJobs(),
 			Reason: "read by no mixin, but by alerts and dashboards that many have copied, such as absent(container_last_seen)",
@@ -134,15 +129,6 @@ func aggressiveRules() []Rule {
 			Reason: "times of creation and annotations of objects, addresses of services; read by published dashboards that count objects, not by the core set",
 			Saving: "1 or 2 per object, one per address of a service",
 		},
-		Rule{
-			ID:     "kubelet-runtime-bounds",
-			Reason: "15 buckets per kind of runtime operation in every kubelet; every second bound stays",
-			Saving: "6 of 15 buckets per kind of operation and node",
-		}.thinning(Thinning{
-			Histograms: []string{"kubelet_runtime_operations_duration_seconds"},
-			Drop:       []float64{runtimeBounds[1], runtimeBounds[3], runtimeBounds[5], runtimeBounds[7], runtimeBounds[9], runtimeBounds[11]},
-			Bounds:     runtimeBounds,
-		}),
 		{
 			ID:           "etcd-grpc-messages",
 			Class:        ClassValueChanging,
@@ -151,6 +137,25 @@ func aggressiveRules() []Rule {
 			Jobs:         etcdJobs(),
 			Reason:       "messages per gRPC method; read by KubeSphere, not by the core set; calls started and handled stay",
 			Saving:       "two per gRPC method and member",
+		},
+		{
+			ID:           "apiserver-published-buckets",
+			Class:        ClassValueChanging,
+			SourceLabels: []string{"__name__"},
+			Regex: "apiserver_" + oneOf("admission_(controller|step)_admission_duration_seconds", "flowcontrol_demand_seats", "request_filter_duration_seconds",
+				"response_sizes", "watch_cache_read_wait_seconds", "watch_events_sizes") + "_bucket",
+			Reason: "read by OpenShift's recording rules, Kubernetes' perf-tests, kube-burner and Gardener, not by the core set; _sum and _count stay",
+			Saving: "a tenth of an API server's series",
+		},
+		{
+			ID:           "apiserver-published-counters",
+			Class:        ClassValueChanging,
+			SourceLabels: []string{"__name__"},
+			Regex: oneOf("apiserver_flowcontrol_demand_seats_(high_watermark|smoothed)", "apiserver_init_events_total", "apiserver_resource_size_estimate_bytes",
+				"apiserver_selfrequest_total", "apiserver_watch_cache_(events_dispatched_total|initializations_total|resource_version)",
+				"apiserver_watch_events_total", "etcd_requests_total"),
+			Reason: "read by OpenShift's recording rules, Kubernetes' perf-tests, kube-burner and Gardener, not by the core set",
+			Saving: "7 per type of object and API server",
 		},
 		{
 			ID:           "apiserver-request-buckets",

@@ -33,7 +33,8 @@ func kubernetesJobs() []string {
 //
 //   - no rule, dashboard or adapter configuration of the core set names its
 //     metric at all (testdata/core_selectors.txt), nor does any of the further
-//     alerts, dashboards and vendors' allow lists (testdata/wider_names.txt);
+//     alerts, dashboards and vendors' allow lists (testdata/wider_names.txt), or
+//     of the wide set (testdata/wide_selectors.txt);
 //   - the name belongs to one exporter, or the rule is scoped by job;
 //   - it reads no le: a histogram loses all its buckets or none, so the
 //     spelling of a bound (30 before Prometheus 3, 30.0 since) cannot matter.
@@ -58,10 +59,10 @@ func kubernetesRules() []Rule {
 			ID:           "apiserver-watch-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
-			Regex: "apiserver_watch_list_duration_seconds_bucket" +
-				"|apiserver_watch_cache_read_wait_seconds_bucket" +
-				"|apiserver_watch_events_sizes_bucket",
-			Reason: "alpha histograms of the watch path, buckets per resource that nothing checked reads; _sum and _count stay",
+			// Not the waits for the watch cache and the sizes of events: perf-tests
+			// and Gardener read them.
+			Regex:  "apiserver_watch_list_duration_seconds_bucket",
+			Reason: "alpha histogram of the watch path, buckets per resource that nothing checked reads; _sum and _count stay",
 		},
 		{
 			ID:           "rest-client-size-buckets",
@@ -106,14 +107,14 @@ func cadvisorRules() []Rule {
 			ID:           "cadvisor-unread",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
-			Regex: "container_cpu_(system|user)_seconds_total" +
-				"|container_fs_io_time_weighted_seconds_total" +
+			// Not the system and user CPU time, which Rancher's dashboards read.
+			Regex: "container_fs_io_time_weighted_seconds_total" +
 				"|container_fs_(reads|writes)_merged_total" +
 				"|container_fs_sector_(reads|writes)_total" +
 				"|container_memory_mapped_file" +
 				"|container_threads_max",
 			Jobs:   kubeletCadvisorJobs(),
-			Reason: "per container and cgroup, read by nothing checked; kube-prometheus-stack drops them by default too",
+			Reason: "per container and cgroup, read by nothing checked; kube-prometheus-stack drops most of them by default too",
 		},
 	}
 }

@@ -6,17 +6,14 @@ package relabel
 import (
 	"slices"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // recommended changes no value beyond a bound that is stated. It adds to minimal
 //
 //   - names and buckets that nothing in the checked sets reads, of more families
 //     than minimal: also such that grow with API resources and with controllers;
-//   - thinned histograms, of which some are read: the histogram of the service
-//     level by a factor of 5 at most, and the bounds 1, 5 and 30, which error
-//     budgets read, stay.
+//   - thinned histograms, of which some are read: a quantile moves by a factor of 4
+//     at most, and the bounds that something reads stay.
 //
 // A cgroup is in none of its rules: pods, QoS classes and system services are read
 // by published rules and consoles, and by all that sum without a matcher for the
@@ -27,8 +24,8 @@ import (
 func recommended() Profile {
 	return Profile{
 		Name:    ProfileRecommended,
-		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms: no quantile of the service level is more than a factor of 5 off.",
-		Rules: slices.Concat(minimal().Rules, apiserverThinning(), apiserverRecommended(), controlPlaneRecommended(),
+		Summary: "Drops what none of the checked rules and dashboards can see, and thins histograms: quantiles move by a factor of 4 at most.",
+		Rules: slices.Concat(minimal().Rules, thinnedRules(keptBounds()), apiserverRecommended(), controlPlaneRecommended(),
 			kubeletRecommended(), exporterRecommended()),
 	}
 }
@@ -38,65 +35,6 @@ func oneOf(alternatives ...string) string {
 	return "(" + strings.Join(alternatives, "|") + ")"
 }
 
-// apiserverThinning knows the bounds of the API server's histograms since
-// Kubernetes 1.23. A bound goes by its value, whatever others there are: of the
-// bounds of older and newer versions nothing is dropped that is not listed.
-func apiserverThinning() []Rule {
-	long := []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	queueBounds := prometheus.ExponentialBuckets(10e-9, 10, 10)
-	return []Rule{
-		Rule{
-			ID:     "apiserver-request-bounds",
-			Reason: "24 buckets per verb, resource and scope, beside the service level's; 0.025, 0.1, 0.4, 1, 5, 30 and 60 stay",
-			Saving: "16 of 24 buckets per verb, resource, scope and API server",
-			Since:  "1.23",
-		}.thinning(Thinning{
-			Histograms: []string{"apiserver_request_duration_seconds"},
-			Drop:       []float64{0.005, 0.05, 0.2, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 6, 8, 10, 15, 20, 45},
-			Bounds:     long,
-		}),
-		Rule{
-			ID:     "apiserver-sli-bounds",
-			Reason: "22 buckets per verb, resource and scope; 1, 5 and 30, which the error budget reads, stay, and 0.05, 0.2, 10 and 60",
-			Saving: "14 of 22 buckets per verb, resource, scope and API server",
-			Since:  "1.23",
-		}.thinning(Thinning{
-			Histograms: []string{"apiserver_request_sli_duration_seconds", "apiserver_request_slo_duration_seconds"},
-			Drop:       []float64{0.1, 0.4, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 6, 8, 15, 20, 45},
-			Bounds:     long[2:],
-		}),
-		Rule{
-			ID:     "apiserver-etcd-bounds",
-			Reason: "24 buckets per operation and type of object, custom resources included; 0.025, 0.1, 1, 15 and 60 stay, which versions before 1.24 have too",
-			Saving: "18 of 24 buckets per operation, type and API server",
-			Since:  "1.19",
-		}.thinning(Thinning{
-			Histograms: []string{"etcd_request_duration_seconds"},
-			Drop:       []float64{0.005, 0.05, 0.2, 0.4, 0.6, 0.8, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45},
-			Bounds:     long,
-		}),
-		Rule{
-			ID:     "apiserver-flowcontrol-bounds",
-			Reason: "14 buckets per flow schema and priority level; 0, 0.005, 0.02, 0.1, 0.5, 1, 5, 15 and 30 stay",
-			Saving: "4 of 14 buckets per flow schema, priority level and API server",
-			Since:  "1.20",
-		}.thinning(Thinning{
-			Histograms: []string{"apiserver_flowcontrol_request_wait_duration_seconds", "apiserver_flowcontrol_request_execution_seconds"},
-			Drop:       []float64{0.05, 0.2, 2, 10},
-			Bounds:     []float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30},
-		}),
-		Rule{
-			ID:     "workqueue-bounds",
-			Reason: "bounds from 10 ns to 1 ms for times in a queue and at work: below 10 ms quantiles are at most 10 ms off, above they are exact",
-			Saving: "12 of 22 buckets per work queue and process",
-		}.thinning(Thinning{
-			Histograms: []string{"workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"},
-			Drop:       queueBounds[:6],
-			Bounds:     queueBounds,
-		}),
-	}
-}
-
 func apiserverRecommended() []Rule {
 	return []Rule{
 		{
@@ -104,15 +42,14 @@ func apiserverRecommended() []Rule {
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
 			Regex: "apiserver_" + oneOf(
-				"admission_(controller|match|step)_\\w+", "audit_\\w+", "authentication_\\w+", "authorization_\\w+", "cache_list_\\w+", "cel_\\w+", "clusterip_\\w+",
+				"admission_match_\\w+", "audit_\\w+", "authentication_\\w+", "authorization_\\w+", "cache_list_\\w+", "cel_\\w+", "clusterip_\\w+",
 				"crd_\\w+", "delegated_\\w+", "egress_dialer_\\w+", "envelope_\\w+",
-				"flowcontrol_(demand|dispatch|next|nominal|priority|read|seat|target|watch|work)_\\w+", "flowcontrol_request_(concurrency|dispatch)_\\w+",
+				"flowcontrol_(dispatch|next|nominal|priority|read|seat|target|watch|work)_\\w+", "flowcontrol_request_(concurrency|dispatch)_\\w+",
 				"init_events\\w*", "mutating_\\w+",
-				"request_body_\\w+", "request_filter_\\w+", "request_timestamp_\\w+", "request_post_\\w+", "request_aborts\\w*",
-				"response_sizes", "selfrequest\\w*", "storage_\\w+", "terminated_watchers\\w*", "tls_\\w+", "validating_\\w+",
-				"watch_\\w+", "webhooks_\\w+") + "_bucket",
-			Reason: "histograms of single stages of a request, seats, built-in admission plugins and caches; webhooks and the time that flow control takes stay, as do _sum and _count",
-			Saving: "about a tenth of an API server's series",
+				"request_body_\\w+", "request_timestamp_\\w+", "request_post_\\w+", "request_aborts\\w*",
+				"selfrequest\\w*", "storage_\\w+", "terminated_watchers\\w*", "tls_\\w+", "validating_\\w+", "webhooks_\\w+") + "_bucket",
+			Reason: "histograms of single stages of a request, seats and caches; filters, admission, webhooks, sizes of responses and events and the time that flow control takes stay, as do _sum and _count",
+			Saving: "200 to 400 per API server",
 		},
 		{
 			ID:           "apiserver-library-buckets",
@@ -129,22 +66,21 @@ func apiserverRecommended() []Rule {
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex: oneOf(
-				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_init_events_total",
-				"apiserver_resource_size_estimate_bytes", "apiserver_storage_events_received_total",
+				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_storage_events_received_total",
 				"apiserver_storage_list_(evaluated|fetched|returned)_objects_total", "apiserver_storage_list_total",
-				"apiserver_watch_cache_(consistent_read_total|events_dispatched_total|events_received_total|initializations_total|resource_version)",
-				"apiserver_watch_events_total", "apiserver_selfrequest_total", "etcd_bookmark_counts", "etcd_requests_total", "watch_cache_capacity(_decrease_total|_increase_total)?"),
-			Reason: "one per type of object, custom resources included, mostly of the watch cache; nothing checked reads them, and etcd_request_duration_seconds_count has what etcd_requests_total has",
-			Saving: "15 per type of object and API server",
+				"apiserver_watch_cache_(consistent_read_total|events_received_total)",
+				"etcd_bookmark_counts", "watch_cache_capacity(_decrease_total|_increase_total)?"),
+			Reason: "one per type of object, custom resources included, of lists and the watch cache; nothing checked reads them, what OpenShift, perf-tests and Gardener read of the watch cache stays",
+			Saving: "10 per type of object and API server",
 		},
 		{
 			ID:           "apiserver-flowcontrol-internals",
 			Class:        ClassUnused,
 			SourceLabels: []string{"__name__"},
 			Regex: "apiserver_" + oneOf("flowcontrol_(current_r|dispatch_r|latest_s|(next|next_discounted)_s_bounds)",
-				"flowcontrol_demand_seats_(average|high_watermark|smoothed|stdev)", "admission_step_admission_duration_seconds_summary(_count|_sum)?"),
+				"flowcontrol_demand_seats_(average|stdev)", "admission_step_admission_duration_seconds_summary(_count|_sum)?"),
 			Reason: "what fair queueing and the borrowing of seats reckon with, and a summary beside a histogram; nothing checked reads them, limits, queues, waits and rejections stay",
-			Saving: "9 per priority level and API server",
+			Saving: "7 per priority level and API server",
 		},
 		{
 			ID:           "workqueue-unread",
@@ -152,7 +88,7 @@ func apiserverRecommended() []Rule {
 			SourceLabels: []string{"__name__"},
 			Regex:        "workqueue_(longest_running_processor_seconds|unfinished_work_seconds)",
 			Jobs:         kubernetesJobs(),
-			Reason:       "per work queue; nothing checked reads them of Kubernetes' own controllers, the times in the queue and at work and the depth stay, and operators keep theirs",
+			Reason:       "per work queue; those checked read them of operators, which keep theirs, and not of Kubernetes' own controllers, of which the times in the queue and at work and the depth stay",
 			Saving:       "2 per work queue and process",
 		},
 		{
@@ -181,7 +117,6 @@ func apiserverRecommended() []Rule {
 }
 
 func controlPlaneRecommended() []Rule {
-	extensionBounds := prometheus.ExponentialBuckets(0.0001, 2, 12)
 	return []Rule{
 		{
 			ID:           "scheduler-stage-buckets",
@@ -193,15 +128,6 @@ func controlPlaneRecommended() []Rule {
 			Reason: "histograms of single plugins and events; nothing checked reads them, the durations of attempts, of the algorithm, of extension points and of pods stay",
 			Saving: "a quarter of a scheduler's series",
 		},
-		Rule{
-			ID:     "scheduler-extension-bounds",
-			Reason: "13 buckets per extension point, status and profile; 0.0004, 0.0016, 0.0064, 0.0256, 0.1024 and 0.2048 stay",
-			Saving: "6 of 13 buckets per extension point and scheduler",
-		}.thinning(Thinning{
-			Histograms: []string{"scheduler_framework_extension_point_duration_seconds"},
-			Drop:       []float64{extensionBounds[0], extensionBounds[1], extensionBounds[3], extensionBounds[5], extensionBounds[7], extensionBounds[9]},
-			Bounds:     extensionBounds,
-		}),
 		{
 			ID:           "controller-buckets",
 			Class:        ClassBucket,
@@ -219,8 +145,8 @@ func controlPlaneRecommended() []Rule {
 			ID:           "etcd-unread-buckets",
 			Class:        ClassBucket,
 			SourceLabels: []string{"__name__"},
-			Regex: "etcd_" + oneOf("debugging_\\w+", "disk_backend_(defrag|snapshot)_duration_seconds", "disk_wal_write_duration_seconds",
-				"mvcc_hash_(rev_)?duration_seconds", "server_(apply|range)_duration_seconds", "snap_\\w+") + "_bucket",
+			Regex: "etcd_" + oneOf("debugging_(disk|lease|server|snap|store)_\\w+", "debugging_mvcc_(db_compaction_total|index)_\\w+", "disk_backend_(defrag|snapshot)_duration_seconds", "disk_wal_write_duration_seconds",
+				"mvcc_hash_(rev_)?duration_seconds", "server_range_duration_seconds", "snap_\\w+") + "_bucket",
 			Reason: "debugging and maintenance histograms; nothing checked reads them, WAL fsync, backend commit and peer round trip stay with all bounds",
 			Saving: "a quarter of an etcd's series",
 		},

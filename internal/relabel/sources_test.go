@@ -53,7 +53,7 @@ func argumentsOf(t *testing.T, p Profile, format string, flags ...string) (value
 func namesToTry(t *testing.T, p Profile) []string {
 	t.Helper()
 	var names []string
-	for _, file := range []string{"core_selectors.txt", "published_selectors.txt", "wider_names.txt"} {
+	for _, file := range []string{"core_selectors.txt", "published_selectors.txt", "wide_selectors.txt", "wider_names.txt"} {
 		for _, line := range factLines(t, "testdata/"+file) {
 			name, _, _ := strings.Cut(line, "{")
 			names = append(names, name)

@@ -181,7 +181,7 @@ func TestProfilesOnRealExpositions(t *testing.T) {
 }
 
 // Versions have metrics that others do not. What goes must not hang on a single one.
-func TestRecommendedDropsOverHalfWithAnyOneMetricLess(t *testing.T) {
+func TestRecommendedDropsFourTenthsWithAnyOneMetricLess(t *testing.T) {
 	d := mustCompile(t, mustProfile(t, ProfileRecommended))
 	type counts struct{ all, dropped int }
 	clusters, families := map[string]counts{}, map[string]map[string]counts{}
@@ -211,7 +211,7 @@ func TestRecommendedDropsOverHalfWithAnyOneMetricLess(t *testing.T) {
 	for cluster, all := range clusters {
 		for family, n := range families[cluster] {
 			share := float64(all.dropped-n.dropped) / float64(all.all-n.all)
-			require.GreaterOrEqual(t, share, 0.54, "%s without %s", cluster, family)
+			require.GreaterOrEqual(t, share, 0.39, "%s without %s", cluster, family)
 		}
 	}
 }

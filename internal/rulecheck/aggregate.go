@@ -6,6 +6,7 @@ package rulecheck
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -54,8 +55,21 @@ func (w *walker) quantile(in effect, quantiles parser.Expressions) effect {
 		return in.moved(in.why + ", among them such below 0, where no bound holds")
 	}
 	in.thin = nil
-	in.near = &near{bound: boundOf(merged), merged: merged, plain: true, signs: signs}
+	in.near = &near{
+		bound: boundOf(merged), quantiles: percentiles(quantiles), widest: widest(merged),
+		merged: merged, plain: true, signs: signs,
+	}
 	return in
+}
+
+// percentiles writes quantiles that are numbers as people do, 0.99 as p99.
+func percentiles(quantiles parser.Expressions) []string {
+	var out []string
+	for _, q := range quantiles {
+		v, _ := number(q)
+		out = append(out, "p"+strconv.FormatFloat(100*v, 'g', 6, 64))
+	}
+	return sortedUnion(out, nil)
 }
 
 // number returns the value of what is reckoned from numbers that are written down.

@@ -22,14 +22,17 @@ type Bound struct {
 	Low float64 `json:"low,omitempty"`
 }
 
-func (b Bound) String() string {
+// text says how far values move, with the bucket in which they move most.
+func (b Bound) text(most interval) string {
+	factor := fmt.Sprintf("at most x%.3g (bucket %.6g to %.6g)", 1+b.Relative, most.low, most.high)
+	low := fmt.Sprintf("at most %.3g below %.3g", b.Low, b.Low)
 	switch {
 	case b.Low == 0:
-		return fmt.Sprintf("at most %.0f %% off", 100*b.Relative)
+		return factor
 	case b.Relative == 0:
-		return fmt.Sprintf("at most %.3g off below %.3g, and exact above", b.Low, b.Low)
+		return low + ", and not at all above"
 	}
-	return fmt.Sprintf("at most %.3g off below %.3g, and at most %.0f %% above", b.Low, b.Low, 100*b.Relative)
+	return low + ", and by " + factor + " above"
 }
 
 // Holds reports whether the two values are as far apart as the bound allows.
@@ -91,6 +94,17 @@ func boundOf(merged []interval) Bound {
 		}
 	}
 	return b
+}
+
+// widest is the merged bucket in which a value may move by the largest factor.
+func widest(merged []interval) interval {
+	var out interval
+	for _, m := range merged {
+		if m.low > 0 && (out.low == 0 || m.high/m.low > out.high/out.low) {
+			out = m
+		}
+	}
+	return out
 }
 
 // inside returns the merged bucket that the value divides, if there is one: then

@@ -121,8 +121,9 @@ func TestVerdictOfAnExpressionThatReadsDroppedSeries(t *testing.T) {
 		{`a_bucket{le="+Inf"} / on (job) a_count`, Invisible, ""},
 		{`a_bucket{le=~"1|2"}`, Changed, ""},
 		{`a_count`, Invisible, ""},
-		{"histogram_quantile(0.99, sum by (le) (rate(a_bucket[5m])))", Thinned, "at most 400 % off"},
-		{"histogram_quantile(0.99, a_bucket) * 1000", Thinned, ""},
+		{"histogram_quantile(0.99, sum by (le) (rate(a_bucket[5m])))", Thinned, "p99 moves by at most x5 (bucket 0.1 to 0.5): rule thin"},
+		{"histogram_quantile(0.99, a_bucket) * 1000", Thinned, "p99 moves by at most x5 (bucket 0.1 to 0.5)"},
+		{`histogram_quantiles(a_bucket, "q", 0.999, 0.5)`, Thinned, "p50 and p99.9 move by at most x5 (bucket 0.1 to 0.5)"},
 		{"histogram_quantile(1 - 0.05 * 2, a_bucket)", Thinned, ""},
 		{"histogram_quantile(0, a_bucket)", Changed, "the quantile 0 depends on whether there is anything below the lowest bound"},
 		{"histogram_quantile(2 * (0.5 - 1/2), a_bucket)", Changed, "the quantile 0"},
@@ -424,7 +425,7 @@ func TestBoundIsThatOfTheWidestMergedBucketOfAllRules(t *testing.T) {
 	require.Equal(t, Bound{Relative: 9}, *r.Findings[0].Bound)
 	r = check(t, p, expression(t, source.KindPanel, "histogram_quantile(0.9, c_bucket)"))[0]
 	require.Equal(t, Bound{Low: 0.2}, *r.Findings[0].Bound)
-	require.Contains(t, r.Findings[0].Why, "at most 0.2 off below 0.2, and exact above")
+	require.Contains(t, r.Findings[0].Why, "p90 moves by at most 0.2 below 0.2, and not at all above")
 
 	// What data show counts more than what the rule states.
 	c, err := New(p, map[string][][]float64{"a": {{0.1, 0.2, 0.4, 20}}})

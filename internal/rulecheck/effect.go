@@ -47,6 +47,10 @@ type thin struct {
 // near says how close values are.
 type near struct {
 	bound Bound
+	// quantiles are those asked for, as p99, and widest is the merged bucket in which
+	// they may move most, in the unit of the histogram.
+	quantiles []string
+	widest    interval
 	// merged are the buckets in which the full and the thinned value may differ,
 	// in the unit of the result; nil once the result is no plain quantile.
 	merged []interval
@@ -147,10 +151,8 @@ func both(a, b effect) effect {
 	}
 	switch {
 	case a.thin != nil && b.thin != nil:
-		names := slices.Concat(a.thin.histograms, b.thin.histograms)
-		slices.Sort(names)
 		out.thin = &thin{
-			rule: a.thin.rule, histograms: slices.Compact(names),
+			rule: a.thin.rule, histograms: sortedUnion(a.thin.histograms, b.thin.histograms),
 			partial: a.thin.partial || b.thin.partial, filtered: a.thin.filtered || b.thin.filtered,
 		}
 	case a.thin != nil:
@@ -191,9 +193,11 @@ func either(a, b effect) effect {
 	if a.near != nil && b.near != nil {
 		out := a
 		out.near = &near{
-			bound:  a.near.bound.union(b.near.bound),
-			merged: slices.Concat(a.near.merged, b.near.merged),
-			plain:  a.near.plain && b.near.plain,
+			bound:     a.near.bound.union(b.near.bound),
+			quantiles: sortedUnion(a.near.quantiles, b.near.quantiles),
+			widest:    widest([]interval{a.near.widest, b.near.widest}),
+			merged:    slices.Concat(a.near.merged, b.near.merged),
+			plain:     a.near.plain && b.near.plain,
 			// Quantiles are of one sign unless said otherwise.
 			signs:   a.near.signs || b.near.signs || a.near.negated != b.near.negated,
 			negated: a.near.negated || b.near.negated,
@@ -201,4 +205,10 @@ func either(a, b effect) effect {
 		return out
 	}
 	return both(a, b)
+}
+
+func sortedUnion(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }

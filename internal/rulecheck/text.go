@@ -65,11 +65,20 @@ func sentence(kind source.Kind, rule string, e effect, v Verdict) string {
 		return gone(kind) + because
 	case Thinned:
 		if e.near != nil {
-			return "Quantiles move within the merged buckets, " + e.near.bound.String() + because
+			return e.near.String() + because
 		}
 		return "The rows of some bounds are missing, all others are exact" + because
 	}
 	return changed(kind, e) + because
+}
+
+// String says how far which quantiles may move.
+func (n near) String() string {
+	verb := " moves by "
+	if len(n.quantiles) > 1 {
+		verb = " move by "
+	}
+	return strings.Join(n.quantiles, " and ") + verb + n.bound.text(n.widest)
 }
 
 func gone(kind source.Kind) string {

@@ -110,7 +110,7 @@ func TestRecommendedOnRealClusters(t *testing.T) {
 			require.Empty(t, d.Unguarded)
 			share := float64(d.Dropped) / float64(d.Series)
 			t.Logf("%d of %d series dropped, %.1f %%", d.Dropped, d.Series, 100*share)
-			require.GreaterOrEqual(t, share, 0.55)
+			require.GreaterOrEqual(t, share, 0.43)
 			within := 0
 			for i, m := range d.Compare(results) {
 				requireAgreement(t, results[i], m)
@@ -124,6 +124,7 @@ func TestRecommendedOnRealClusters(t *testing.T) {
 				}
 				require.Equal(t, want, results[i].Verdict, "%s: %+v", results[i].Expression.Place, results[i].Findings)
 			}
+			t.Logf("%d expressions move within the bounds", within)
 			require.NotZero(t, within)
 		})
 	}
