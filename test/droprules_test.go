@@ -105,3 +105,52 @@ func TestAnAgentDropsAndRefusesTheFlagsOfServers(t *testing.T) {
 	require.Equal(t, 1.0, metric(t, agent.url, "prometheus_guard_drop_rules_dropped_samples_total", map[string]string{"path": "remote-write"}))
 	require.Equal(t, 1.0, metric(t, agent.url, "prometheus_agent_active_series", nil))
 }
+
+func TestRulesThatReadWhatIsDroppedAreToldAtStartAndAtReload(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rules.yml")
+	write := func(rules ...string) {
+		require.NoError(t, os.WriteFile(file, []byte("groups:\n- name: mine\n  rules:\n  - "+strings.Join(rules, "\n  - ")+"\n"), 0o644))
+	}
+	const absent = `{alert: NoTolerations, expr: absent(kube_pod_tolerations)}`
+	write(absent, `{alert: NoPods, expr: absent(kube_pod_info)}`)
+	config := fmt.Sprintf("rule_files: [%q]\n", file)
+	p := prometheus(t, t.TempDir(), config, "--web.enable-lifecycle")
+	told := func(rule string) int {
+		return strings.Count(p.out.String(), "file="+file+" group=mine rule="+rule+" ")
+	}
+	blind := func() float64 { return metric(t, p.url, "prometheus_guard_blind_rules", nil) }
+	require.Equal(t, 1, told("NoTolerations"))
+	require.Contains(t, p.out.String(), "drop_rule=ksm-pod-tolerations")
+	require.Zero(t, told("NoPods"))
+	require.Equal(t, 1.0, metric(t, p.url, "prometheus_guard_blind_rules", map[string]string{"drop_rule": "ksm-pod-tolerations", "effect": "absent"}))
+	require.Contains(t, p.out.String(), "Default drop rules discard series")
+	require.Contains(t, p.out.String(), "off=\"--guard.drop-rules=off\"")
+
+	write(absent, `{record: body, expr: 'sum(rate(apiserver_request_body_size_bytes_bucket[5m]))'}`)
+	require.Equal(t, http.StatusOK, post(t, p.url+"/-/reload", "").code)
+	require.Equal(t, 1, told("NoTolerations"), "it was told before")
+	require.Equal(t, 1, told("body"))
+	require.Equal(t, 2.0, blind())
+	write(`{alert: NoPods, expr: absent(kube_pod_info)}`)
+	require.Equal(t, http.StatusOK, post(t, p.url+"/-/reload", "").code)
+	require.NotContains(t, get(t, p.url+"/metrics").body, "prometheus_guard_blind_rules{")
+
+	write(absent)
+	off := prometheus(t, t.TempDir(), config, "--guard.drop-rules=off")
+	require.NotContains(t, off.out.String(), "NoTolerations")
+	require.NotContains(t, off.out.String(), "discard")
+}
+
+func TestPromtoolKnowsTheLabelThatNamesDropRules(t *testing.T) {
+	dir := t.TempDir()
+	check := func(replacement string) outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), fmt.Appendf(nil,
+			"scrape_configs: [{job_name: a, relabel_configs: [{target_label: __promguard_drop_rules__, replacement: %q}]}]\n", replacement), 0o644))
+		return command(t, "promtool", dir, "", "check", "config", "prometheus.yml")
+	}
+	require.Zero(t, check("off").code)
+	wrong := check("none")
+	require.Equal(t, 1, wrong.code)
+	require.Contains(t, wrong.out, `relabel_configs of scrape config "a": __promguard_drop_rules__: "none" is none of minimal, recommended, aggressive, off`)
+}

@@ -30,6 +30,7 @@ func (f *Flags) DropRules(logger *slog.Logger, reg prometheus.Registerer) (scrap
 		flag:     &f.dropRulesFlag,
 		logger:   logger,
 		counters: relabel.NewCounters(reg),
+		blind:    newBlindRules(logger, reg),
 		byName:   map[string]*relabel.Dropper{},
 		former:   map[string]struct{}{},
 		unknown:  map[string]struct{}{},
@@ -65,6 +66,7 @@ type dropRules struct {
 	flag     *dropRulesFlag
 	logger   *slog.Logger
 	counters *relabel.Counters
+	blind    *blindRules
 
 	mu         sync.Mutex
 	inForce    *relabel.Dropper
