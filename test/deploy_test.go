@@ -56,7 +56,8 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(text, &listed))
 
 	// Some series are there only when there was a scrape, a series that was dropped,
-	// a group of rules, a query.
+	// a sample that was received and dropped, a group of rules, one that reads what is
+	// dropped, a query.
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprintln(w, `kubernetes_feature_enabled{name="any"} 1`)
@@ -64,8 +65,12 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 	t.Cleanup(target.Close)
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
 	require.NoError(t, err)
-	p := prometheus(t, t.TempDir(), "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"']\n"+
-		"scrape_configs: [{job_name: a, static_configs: [{targets: ['"+target.Listener.Addr().String()+"']}]}]\n")
+	blind := filepath.Join(t.TempDir(), "blind.yml")
+	require.NoError(t, os.WriteFile(blind, []byte("groups: [{name: a, rules: [{alert: A, expr: absent(kube_pod_tolerations)}]}]\n"), 0o644))
+	p := prometheus(t, t.TempDir(), "global: {scrape_interval: 100ms}\nrule_files: ['"+rules+"', '"+blind+"']\n"+
+		"scrape_configs: [{job_name: a, static_configs: [{targets: ['"+target.Listener.Addr().String()+"']}]}]\n",
+		"--web.enable-remote-write-receiver")
+	sendWrite(t, p.url, "kubernetes_feature_enabled")
 	g := guard(t, p)
 
 	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)

@@ -43,7 +43,7 @@ func TestThePageOnTheImageListsEveryFlagThatMakesItUpstream(t *testing.T) {
 		}
 	}
 	slices.Sort(listed)
-	off := slices.DeleteFunc(guardOffFlags(), func(flag string) bool {
+	off := slices.DeleteFunc(guardOffFlags(false), func(flag string) bool {
 		return strings.HasPrefix(flag, "--guard.queue-timeout=") // Nothing waits.
 	})
 	require.Equal(t, off, listed)

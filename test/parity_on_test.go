@@ -22,7 +22,7 @@ func onBuild() build {
 		`INFO "WAL segment loaded"`:                                  true,
 		`INFO "WAL checkpoint loaded"`:                               true,
 		`INFO "Memory budget for reads"`:                             true,
-		`INFO "Default drop rules"`:                                  true,
+		`INFO "Default drop rules discard series"`:                   true,
 		`INFO "WAL replay uses all processors"`:                      true,
 		`INFO "WAL replay uses fewer processors"`:                    true,
 		`INFO "WAL replay has ended, all processors are used again"`: true,

@@ -42,20 +42,25 @@ var guardOff = map[string]string{
 	"guard.wal-replay-gomaxprocs": "off",
 }
 
-func guardOffFlags() []string {
+// guardOffFlags returns them as arguments of a server, or of an agent, which refuses
+// all but those of its scrapes.
+func guardOffFlags(agent bool) []string {
 	var flags []string
 	for name, value := range guardOff {
-		flags = append(flags, "--"+name+"="+value)
+		if !agent || name == "guard.drop-rules" {
+			flags = append(flags, "--"+name+"="+value)
+		}
 	}
 	slices.Sort(flags)
 	return flags
 }
 
-// A build is a binary and the flags that every start of it gets.
+// A build is a binary and the flags that each start of it gets.
 type build struct {
 	name   string
 	binary string
-	flags  []string
+	// flags may be nil.
+	flags func(agent bool) []string
 	// mayLog holds the messages that only one of the build and stock may log.
 	mayLog map[string]bool
 	// exceptions are the requests that are meant to be answered differently.
@@ -64,7 +69,7 @@ type build struct {
 
 func stockBuild() build { return build{name: "stock", binary: "stock/prometheus"} }
 func offBuild() build {
-	return build{name: "patched, guards off", binary: "prometheus", flags: guardOffFlags(), mayLog: map[string]bool{
+	return build{name: "patched, guards off", binary: "prometheus", flags: guardOffFlags, mayLog: map[string]bool{
 		"INFO promguard": true, // Says that all are off.
 	}}
 }
@@ -190,7 +195,9 @@ func startParity(t *testing.T, b build, m mode, setup paritySetup, dir string) *
 		args = append(args, "--storage.tsdb.path=data")
 	}
 	args = append(args, m.flags...)
-	args = append(args, b.flags...)
+	if b.flags != nil {
+		args = append(args, b.flags(m.agent)...)
+	}
 	writeDated(t, filepath.Join(dir, "assets", "a.txt"), "an asset\n")
 	writeDated(t, filepath.Join(dir, "consoles", "c.html"), `{{ with query "count(app_text)" }}{{ . | first | value }}{{ end }} {{ .Path }}`)
 	s := &parityServer{build: b, mode: m, dir: dir, server: &server{out: newOutput(t), exited: make(chan struct{})}}

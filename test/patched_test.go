@@ -168,3 +168,36 @@ scrape_configs:
 	require.Error(t, err)
 	require.Contains(t, string(out), "--guard.drop-rules=none.yml is none of minimal, recommended, aggressive, off")
 }
+
+// With an hour between the ticks at which the targets are taken, those that are
+// found while the server starts would never be scraped in this test if they waited
+// for one.
+func TestTargetsAreScrapedWithoutWaitingForATick(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "up_to_date 1") }))
+	defer target.Close()
+	address := strings.TrimPrefix(target.URL, "http://")
+	fastScraped := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-fastScraped:
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `[{"targets":[%q]}]`, address)
+	}))
+	defer slow.Close()
+	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: fast, static_configs: [{targets: [%q]}]}
+- {job_name: slow, http_sd_configs: [{url: %q}]}
+`, address, slow.URL)
+	p := prometheus(t, t.TempDir(), config, "--scrape.discovery-reload-interval=1h")
+	scraped := func(job string) func() bool {
+		return func() bool {
+			return strings.Contains(get(t, p.url+"/api/v1/query?query="+url.QueryEscape(`up{job="`+job+`"}`)).body, `"1"`)
+		}
+	}
+	require.Eventually(t, scraped("fast"), 30*time.Second, 50*time.Millisecond)
+	close(fastScraped)
+	require.Eventually(t, scraped("slow"), 30*time.Second, 50*time.Millisecond)
+}

@@ -13,8 +13,9 @@ import (
 // patched Prometheus: nothing else in this module scrapes. Any number of goroutines
 // may use them.
 type Counters struct {
-	rules   *prometheus.GaugeVec
-	dropped *prometheus.CounterVec
+	rules    *prometheus.GaugeVec
+	dropped  *prometheus.CounterVec
+	received *prometheus.CounterVec
 }
 
 // NewCounters registers the counters with reg, which may be nil. Like promauto
@@ -32,6 +33,10 @@ func NewCounters(reg prometheus.Registerer) *Counters {
 			Help: "Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
 				"Counted when a target's scrapes meet a series for the first time, not at every scrape.",
 		}, []string{"profile", "rule", "scrape_job"}),
+		received: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "prometheus_guard_drop_rules_dropped_samples_total",
+			Help: "Samples dropped by the default drop rules that did not come by a scrape, by the first rule that matches and by how they came.",
+		}, []string{"profile", "rule", "path"}),
 	}
 }
 
@@ -64,6 +69,19 @@ func (c *Counters) Pool(d *Dropper, scrapeJob string) func(labels.Labels) labels
 		}
 		c.dropped.WithLabelValues(p.Name, p.Rules[rule].ID, scrapeJob).Inc()
 		return labels.EmptyLabels()
+	}
+}
+
+// Received returns what says of a sample that came by the path, such as otlp,
+// whether d drops it, and counts those that it drops.
+func (c *Counters) Received(d *Dropper, path string) (drop func(labels.Labels) bool) {
+	p := d.Profile()
+	return func(lset labels.Labels) bool {
+		rule, drop := d.Drop(lset)
+		if drop {
+			c.received.WithLabelValues(p.Name, p.Rules[rule].ID, path).Inc()
+		}
+		return drop
 	}
 }
 

@@ -42,6 +42,24 @@ promguard_drop_rules_dropped_series_total{profile="test",rule="second",scrape_jo
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+ofNode)))
 }
 
+func TestDroppedSamplesAreCountedByRuleAndByPath(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	d := mustCompile(t, twoRules())
+	c := NewCounters(reg)
+	drop := c.Received(d, "otlp")
+	for range 2 {
+		require.True(t, drop(labels.FromStrings("__name__", "b")))
+		require.False(t, drop(labels.FromStrings("__name__", "d")))
+	}
+	require.True(t, c.Received(d, "remote-write")(labels.FromStrings("__name__", "c")))
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(
+		`# HELP prometheus_guard_drop_rules_dropped_samples_total Samples dropped by the default drop rules that did not come by a scrape, by the first rule that matches and by how they came.
+# TYPE prometheus_guard_drop_rules_dropped_samples_total counter
+prometheus_guard_drop_rules_dropped_samples_total{path="otlp",profile="test",rule="first"} 2
+prometheus_guard_drop_rules_dropped_samples_total{path="remote-write",profile="test",rule="second"} 1
+`)))
+}
+
 func TestRulesInForceAreShownUntilTheyAreHidden(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	c := NewCounters(reg)

@@ -76,5 +76,13 @@ function(c)
         'Prometheus is near its limit of memory.',
         '{{ $labels.instance }} has {{ $value | humanize1024 }}B of live objects, more than 80 % of GOMEMLIMIT.',
       ),
+      alert(
+        'PrometheusRulesBlind',
+        'warning',
+        '15m',
+        'prometheus_guard_blind_rules{%s} > 0' % s,
+        'Rules read nothing but what drop rules discard.',
+        '{{ $value }} rules of {{ $labels.instance }} have a selector for what the drop rule {{ $labels.drop_rule }} discards and nothing else: {{ if eq $labels.effect "absent" }}they take it for absent, and fire{{ else }}it returns nothing{{ end }}.',
+      ),
     ],
   }

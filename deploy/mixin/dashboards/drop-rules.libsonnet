@@ -16,7 +16,8 @@ function(c) local s = c.prometheus; g.dashboard(
       // No rate: a counter is there from the first series on that its rule drops, mostly all of them in one scrape.
       g.timeseries('Series dropped', 'Since the servers started, of the scrape pools that there are. Steps are targets that are new or began anew.', 'short', [g.query('sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % s, '{{profile}}: {{rule}}')], stacked=true),
       g.table('Since the start', 'Series dropped since the servers started; targets that begin anew count again.', 'short', g.query('sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % s)),
-      g.table('Rules that drop nothing', 'Since the start: without them nothing would change.', 'short', g.query('count by (profile, rule, class) (promguard_drop_rule_info{%s}) unless on (profile, rule) sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s})' % [s, s])),
+      g.table('Rules that drop nothing', 'Since the start: without them nothing would change.', 'short', g.query('count by (profile, rule, class) (promguard_drop_rule_info{%s}) unless on (profile, rule) sum by (profile, rule) (promguard_drop_rules_dropped_series_total{%s}) unless on (profile, rule) sum by (profile, rule) (prometheus_guard_drop_rules_dropped_samples_total{%s})' % [s, s, s])),
+      g.table('Received and dropped', 'Samples per second that came by remote write or OTLP.', 'short', g.query('sum by (path, rule) (rate(prometheus_guard_drop_rules_dropped_samples_total{%s}[5m]))' % s)),
     ]),
     g.row('By job', [
       g.table('Dropped', 'Samples of one round of scrapes that are left out.', 'short', g.query('topk(20, sum by (job) (scrape_samples_scraped{job=~".+"} - scrape_samples_post_metric_relabeling{job=~".+"}))')),

@@ -17,24 +17,32 @@ import (
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/scrape"
+	"github.com/prometheus/prometheus/web/api/v1"
 )
 
-// DropRules returns the default drop rules, for scrape.Options, or nil if there
-// are none. It registers their metrics.
+// DropRules returns the default drop rules, for scrape.Options, or nil if nothing
+// is dropped of scrapes. It registers their metrics.
 func (f *Flags) DropRules(logger *slog.Logger, reg prometheus.Registerer) (scrape.DropRules, error) {
-	if f.dropRulesFlag == relabel.ProfileOff {
+	if f.dropRulesFlag.off() {
 		return nil, nil
 	}
 	r := &dropRules{
-		source:   f.dropRulesFlag,
+		flag:     &f.dropRulesFlag,
 		logger:   logger,
 		counters: relabel.NewCounters(reg),
+		blind:    newBlindRules(logger, reg),
 		byName:   map[string]*relabel.Dropper{},
 		former:   map[string]struct{}{},
 		unknown:  map[string]struct{}{},
 	}
+	if err := r.load(); err != nil {
+		return nil, err
+	}
 	f.dropRules = r
-	return r, r.load()
+	if r.flag.source == relabel.ProfileOff {
+		return nil, nil
+	}
+	return r, nil
 }
 
 // ReloadDropRules returns apply, preceded by a reload of the file with the drop
@@ -42,7 +50,7 @@ func (f *Flags) DropRules(logger *slog.Logger, reg prometheus.Registerer) (scrap
 // and the reload of the configuration fails. Scrape pools begin their scrapes
 // anew if the rules have changed.
 func (f *Flags) ReloadDropRules(apply func(*config.Config) error) func(*config.Config) error {
-	if slices.Contains(relabel.ProfileNames(), f.dropRulesFlag) {
+	if slices.Contains(relabel.ProfileNames(), f.dropRulesFlag.source) {
 		return apply
 	}
 	return func(c *config.Config) error {
@@ -55,10 +63,10 @@ func (f *Flags) ReloadDropRules(apply func(*config.Config) error) func(*config.C
 
 // dropRules are the rules of the flag, and profiles that targets name instead.
 type dropRules struct {
-	// source is the name of a profile, or a file.
-	source   string
+	flag     *dropRulesFlag
 	logger   *slog.Logger
 	counters *relabel.Counters
+	blind    *blindRules
 
 	mu         sync.Mutex
 	inForce    *relabel.Dropper
@@ -74,15 +82,15 @@ type dropRules struct {
 
 // load reads the rules of the flag, again if they were read before.
 func (r *dropRules) load() error {
-	profile, err := relabel.ProfileByName(r.source)
+	profile, err := relabel.ProfileByName(r.flag.source)
 	if err != nil {
-		if profile, err = relabel.LoadProfile(r.source); err != nil {
-			return fmt.Errorf("--guard.drop-rules=%s is none of %s, and as a file: %w", r.source, strings.Join(relabel.ProfileNames(), ", "), err)
+		if profile, err = relabel.LoadProfile(r.flag.source); err != nil {
+			return fmt.Errorf("--guard.drop-rules=%s is none of %s, and as a file: %w", r.flag.source, strings.Join(relabel.ProfileNames(), ", "), err)
 		}
 	}
 	dropper, err := relabel.Compile(profile)
 	if err != nil {
-		return fmt.Errorf("--guard.drop-rules=%s: %w", r.source, err)
+		return fmt.Errorf("--guard.drop-rules=%s: %w", r.flag.source, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +106,9 @@ func (r *dropRules) load() error {
 	r.generation++
 	r.byName[profile.Name] = dropper
 	r.counters.Show(profile)
-	r.logger.Info("Default drop rules", "from", r.source, "profile", profile.Name, "rules", len(profile.Rules))
+	r.logger.Info("Default drop rules discard series",
+		"scrapes", r.flag.source, "remote_write", r.flag.of(v1.PathRemoteWrite), "otlp", r.flag.of(v1.PathOTLP),
+		"profile", profile.Name, "rules", len(profile.Rules), "why", profile.Summary, "off", "--guard.drop-rules=off")
 	return nil
 }
 

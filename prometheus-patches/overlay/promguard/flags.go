@@ -23,7 +23,7 @@ type Flags struct {
 	reads         readFlags
 	walReplay     walreplay.Limit
 	replay        choice
-	dropRulesFlag string
+	dropRulesFlag dropRulesFlag
 	dropRules     *dropRules
 }
 
@@ -33,22 +33,30 @@ const (
 	replayUpstream = "upstream"
 )
 
-// AddFlags adds promguard's flags to the application.
-func AddFlags(a *kingpin.Application) *Flags {
+// A newFlag adds a flag to the application.
+type newFlag func(a *kingpin.Application, name, help string) *kingpin.FlagClause
+
+// AddFlags adds promguard's flags to the application. Those that an agent refuses,
+// as they are of no use to it, are made by serverOnly.
+func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
 	f := &Flags{replay: choice{words: []string{replayParallel, replayUpstream}}}
-	f.reads.add(a)
-	addFlag(a, "guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS. Server mode only.", walreplay.AutoMax),
+	add := func(name, help, value string, v kingpin.Value) {
+		serverOnly(a, name, help).Default(value).SetValue(namedValue{v, name})
+	}
+	f.reads.add(add)
+	serverOnly(a, "no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.reads.noText)
+	add("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS.", walreplay.AutoMax),
 		"auto", &f.walReplay)
-	addFlag(a, "guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off. Server mode only.",
+	add("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off.",
 		replayParallel, &f.replay)
-	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off.").
-		Default(relabel.ProfileRecommended).StringVar(&f.dropRulesFlag)
+	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs, and to what is received by remote write and OTLP: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off. Other rules, or off, for what is received: recommended,remote-write=off,otlp=minimal.").
+		Default(relabel.ProfileRecommended).SetValue(namedValue{&f.dropRulesFlag, "guard.drop-rules"})
 	return f
 }
 
 // Log says which guards are in force. An agent only scrapes.
 func (f *Flags) Log(logger *slog.Logger, agent bool) {
-	dropRules := slog.String("drop_rules", f.dropRulesFlag)
+	dropRules := slog.String("drop_rules", f.dropRulesFlag.String())
 	if agent {
 		logger.Info("promguard", dropRules)
 		return

@@ -16,7 +16,7 @@ import (
 func parse(t *testing.T, args ...string) (*Flags, *kingpin.Application, error) {
 	t.Helper()
 	a := kingpin.New("prometheus", "")
-	f := AddFlags(a)
+	f := AddFlags(a, (*kingpin.Application).Flag)
 	_, err := a.Parse(args)
 	return f, a, err
 }
@@ -53,19 +53,58 @@ func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
 
 func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 	for flag, want := range map[string]string{
-		"guard.api-timeout=soon":            `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
-		"guard.queue-timeout=10":            `--guard.queue-timeout: "10" is neither off nor a duration such as 30s`,
-		"guard.spare-connections=some":      `--guard.spare-connections: "some" is neither off nor a number of at least 1`,
-		"guard.read-concurrency=-1":         `--guard.read-concurrency: "-1" is neither auto, off nor a number of at least 1`,
-		"guard.query-text-limits=maybe":     `--guard.query-text-limits: "maybe" is neither off nor on`,
-		"guard.wal-replay=fast":             `--guard.wal-replay: "fast" is neither off nor parallel nor upstream`,
-		"guard.wal-replay-gomaxprocs=-2":    `--guard.wal-replay-gomaxprocs: "-2" is neither auto, off, nor a number of processors of at least 1`,
-		"guard.response-max-bytes=1e3":      `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
-		"guard.read-memory-budget=1KB":      `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
-		"guard.read-memory-budget=16777215": `is less than 16MiB`,
+		"guard.api-timeout=soon":                 `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
+		"guard.queue-timeout=10":                 `--guard.queue-timeout: "10" is neither off nor a duration such as 30s`,
+		"guard.spare-connections=some":           `--guard.spare-connections: "some" is neither off nor a number of at least 1`,
+		"guard.read-concurrency=-1":              `--guard.read-concurrency: "-1" is neither auto, off nor a number of at least 1`,
+		"guard.query-text-limits=maybe":          `--guard.query-text-limits: "maybe" is neither off nor on`,
+		"guard.wal-replay=fast":                  `--guard.wal-replay: "fast" is neither off nor parallel nor upstream`,
+		"guard.wal-replay-gomaxprocs=-2":         `--guard.wal-replay-gomaxprocs: "-2" is neither auto, off, nor a number of processors of at least 1`,
+		"guard.response-max-bytes=1e3":           `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
+		"guard.read-memory-budget=1KB":           `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
+		"guard.read-memory-budget=16777215":      `is less than 16MiB`,
+		"guard.drop-rules=off,federate=off":      `--guard.drop-rules: "off,federate=off": "federate" is none of remote-write, otlp`,
+		"guard.drop-rules=off,otlp=rules.yml":    `"off,otlp=rules.yml": otlp=rules.yml is none of minimal, recommended, aggressive, off`,
+		"guard.drop-rules=off,otlp=off,otlp=off": `otlp is there twice`,
 	} {
 		_, _, err := parse(t, "--"+flag)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestAnAgentTakesNoFlagButThatOfItsScrapes(t *testing.T) {
+	a := kingpin.New("prometheus", "")
+	serverOnly := map[string]bool{}
+	AddFlags(a, func(a *kingpin.Application, name, help string) *kingpin.FlagClause {
+		serverOnly[name] = true
+		return a.Flag(name, help)
+	})
+	for _, flag := range a.Model().Flags {
+		if strings.Contains(flag.Name, "guard.") {
+			require.Equal(t, flag.Name != "guard.drop-rules", serverOnly[flag.Name], flag.Name)
+		}
+	}
+}
+
+func TestDropRulesAreToldByPath(t *testing.T) {
+	for flag, want := range map[string][3]string{
+		"recommended":                              {"recommended", "recommended", "recommended"},
+		"recommended,remote-write=off":             {"recommended", "off", "recommended"},
+		"rules.yml,otlp=minimal":                   {"rules.yml", "rules.yml", "minimal"},
+		"off,otlp=aggressive,remote-write=minimal": {"off", "minimal", "aggressive"},
+		"a,b.yml":                  {"a,b.yml", "a,b.yml", "a,b.yml"},
+		"a=b.yml,remote-write=off": {"a=b.yml", "off", "a=b.yml"},
+	} {
+		f, _, err := parse(t, "--guard.drop-rules="+flag)
+		require.NoError(t, err)
+		require.Equal(t, flag, f.dropRulesFlag.String())
+		require.Equal(t, want, [3]string{f.dropRulesFlag.source, f.dropRulesFlag.of("remote-write"), f.dropRulesFlag.of("otlp")}, flag)
+		require.False(t, f.dropRulesFlag.off())
+	}
+	for _, flag := range []string{"off", "off,otlp=off,remote-write=off"} {
+		f, _, err := parse(t, "--guard.drop-rules="+flag)
+		require.NoError(t, err)
+		require.True(t, f.dropRulesFlag.off(), flag)
 	}
 }
 

@@ -35,42 +35,41 @@ type readFlags struct {
 	noText                                bool
 }
 
-func (f *readFlags) add(a *kingpin.Application) {
+func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
 	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.crowd, &f.memory} {
 		l.hasAuto = true
 	}
 	f.memory.least, f.memory.leastWhy = leastBudget, "each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half"
 	f.text.words = []string{on, off}
-	addFlag(a, "guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. off means no deadline. Server mode only.",
+	add("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. off means no deadline.",
 		"30s", &f.timeout)
-	addFlag(a, "guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4. Server mode only.",
+	add("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4.",
 		"auto", &f.metadata)
-	addFlag(a, "guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4. Server mode only.",
+	add("guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4.",
 		"auto", &f.read)
-	addFlag(a, "guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room. Server mode only.",
+	add("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room.",
 		"auto", &f.query)
-	addFlag(a, "guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules. Server mode only.",
+	add("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules.",
 		"auto", &f.procs)
-	addFlag(a, "guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer. Server mode only.", dedicatedProcs),
+	add("guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer.", dedicatedProcs),
 		"auto", &f.crowd)
-	addFlag(a, "guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits. Server mode only.",
+	add("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits.",
 		"10s", &f.queueTimeout)
-	addFlag(a, "guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory. Server mode only.",
+	add("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory.",
 		"auto", &f.memory)
-	addFlag(a, "guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound. Server mode only.",
+	add("guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound.",
 		"200000", &f.maxResults)
-	addFlag(a, "guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound. Server mode only.",
+	add("guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound.",
 		"128MB", &f.maxBytes)
-	addFlag(a, "guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound. Server mode only.",
+	add("guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound.",
 		"512MB", &f.responseBytes)
-	addFlag(a, "guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate. Server mode only.",
+	add("guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate.",
 		"16KB", &f.rate)
-	addFlag(a, "guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. off means none. Server mode only.",
+	add("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. off means none.",
 		"16", &f.spare)
-	addFlag(a, "guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: on or off. Refused are more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions. Server mode only.",
+	add("guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: on or off. Refused are more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions.",
 		on, &f.text)
-	a.Flag("no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.noText)
 }
 
 func (f *readFlags) logAttrs() slog.Attr {

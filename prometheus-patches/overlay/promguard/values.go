@@ -15,11 +15,7 @@ import (
 // off is the value of every flag that is switched off.
 const off = "off"
 
-// addFlag adds a flag whose errors name it.
-func addFlag(a *kingpin.Application, name, help, value string, v kingpin.Value) {
-	a.Flag(name, help).Default(value).SetValue(namedValue{v, name})
-}
-
+// namedValue is a value whose errors name the flag.
 type namedValue struct {
 	kingpin.Value
 	flag string
