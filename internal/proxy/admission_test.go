@@ -161,6 +161,10 @@ func TestIdenticalRequestsInFlightAreSentOnce(t *testing.T) {
 		"another user":                    {[]string{"/api/v1/query?query=up&time=1", "X-Grafana-User", "ann"}, 2},
 		"with a header that nobody knows": {[]string{"/api/v1/query?query=up&time=1", "X-Secret-Tenant", "ann"}, 2},
 		"another encoding":                {[]string{"/api/v1/query?query=up&time=1", "Accept-Encoding", "gzip"}, 2},
+		"evaluated another way":           {[]string{"/api/v1/query?query=up&time=1", "X-Prometheus-Use-Start-Timestamps", "true"}, 2},
+		"with its cost":                   {[]string{"/api/v1/query?query=up&time=1&cost=true"}, 2},
+		"of another cost":                 {[]string{"/api/v1/query?query=up&time=1&max_series=1"}, 2},
+		"only its cost":                   {[]string{"/api/v1/query_cost?query=up&time=1"}, 2},
 		"an alert":                        {[]string{"/api/v1/query?query=up&time=1", "FromAlert", "true"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

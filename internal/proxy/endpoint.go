@@ -33,13 +33,15 @@ const (
 	labelSuffix = "/values"
 )
 
-// endpoints is what is open, as of Prometheus 3.15 (web/api/v1/api.go), and, at its
+// endpoints is what is open, as of Prometheus 3.16 (web/api/v1/api.go), and, at its
 // end, what a policy can open. What is not here, such as admin and write, is closed.
 // Every endpoint takes timeout, which the guard itself honours.
 func endpoints(kind Kind) []*endpoint {
 	list := []*endpoint{
 		{path: "query", post: true, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
 		{path: "query_range", post: true, wrapsErrors: true, scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
+		{path: "query_cost", post: true, wrapsErrors: true, scalars: []string{"query", "time", "limit", "lookback_delta", "stats"}},
+		{path: "query_range_cost", post: true, wrapsErrors: true, scalars: []string{"query", "start", "end", "step", "limit", "lookback_delta", "stats"}},
 		{path: "query_exemplars", post: true, scalars: []string{"query", "start", "end"}},
 		{path: "format_query", post: true, wrapsErrors: true, scalars: []string{"query"}},
 		{path: "parse_query", post: true, wrapsErrors: true, scalars: []string{"query"}},
@@ -66,9 +68,18 @@ func endpoints(kind Kind) []*endpoint {
 		e.Endpoint = querylimit.FindEndpoint(e.path)
 		e.path = e.prefix() + e.path
 		e.scalars = append(e.scalars, "timeout")
+		if e.evaluates() {
+			e.scalars = append(e.scalars, costParams...)
+		}
 		e.widen(kind)
 	}
 	return list
+}
+
+// evaluates reports whether the endpoint evaluates PromQL, or estimates what that
+// would cost.
+func (e *endpoint) evaluates() bool {
+	return e.Reads == querylimit.ReadsInstant || e.Reads == querylimit.ReadsSteps
 }
 
 func (e *endpoint) isScalar(name string) bool { return slices.Contains(e.scalars, name) }

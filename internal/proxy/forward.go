@@ -126,6 +126,10 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	} else {
 		x.params = q.rewriteParams(out)
 	}
+	out.Header.Del(headerStartTimestamps)
+	if q.startTimestamps != "" {
+		out.Header.Set(headerStartTimestamps, q.startTimestamps)
+	}
 	x.identity.Rewrite(out.Header, &x.who)
 	pr.SetXForwarded()
 }

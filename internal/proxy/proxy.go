@@ -274,6 +274,7 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if q.timeout > deadline && deadline > 0 {
 		q.set("timeout", formatDuration(deadline))
 	}
+	q.capDuration(v.Policy.Deadline(e.Class, 0))
 	return &exchange{
 		client:   r.Context(),
 		request:  q,

@@ -37,6 +37,8 @@ type request struct {
 	// all, -1 if it does not say. Of endpoints that take neither, nothing.
 	when  evaluation
 	limit int
+	// startTimestamps is the header of that name, true or false; empty for none.
+	startTimestamps string
 	// remote is the body of a remote read, and texts are its selectors.
 	remote *remoteread.Request
 	texts  []string
@@ -151,7 +153,7 @@ func readRequest(r *http.Request, e *endpoint, label string, policy *querylimit.
 			return nil, badData(fmt.Errorf("invalid parameter %q: %w", "timeout", err))
 		}
 	}
-	return q, nil
+	return q, q.readOptions(r.Header)
 }
 
 // readForm returns the body of a POST.
@@ -245,7 +247,7 @@ func (q *request) add(name, value string) error {
 func parseTimeout(s string) (time.Duration, error) {
 	timeout, err := parseDuration(s)
 	if err == nil && timeout <= 0 {
-		err = fmt.Errorf("%q leaves no time: use a positive duration, or leave the parameter out", s)
+		err = fmt.Errorf("timeout must be positive, got %s", timeout)
 	}
 	return timeout, err
 }

@@ -36,7 +36,6 @@ func (q *request) readTimes() error {
 			return err
 		}
 		q.when.end, q.when.given = q.when.start, q.get("time") != ""
-		return q.readLookback()
 	case querylimit.ReadsSteps:
 		return q.readSteps()
 	case querylimit.ReadsWindow, querylimit.ReadsMetadata:
@@ -94,19 +93,6 @@ func (q *request) readSteps() error {
 		return invalid("step", errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer"))
 	}
 	q.when.given = true
-	return q.readLookback()
-}
-
-func (q *request) readLookback() error {
-	text := q.get("lookback_delta")
-	if text == "" {
-		return nil
-	}
-	d, err := parseDuration(text)
-	if err != nil {
-		return badData(fmt.Errorf("error parsing lookback delta duration: %w", err))
-	}
-	q.when.lookback = d
 	return nil
 }
 

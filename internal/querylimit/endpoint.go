@@ -46,6 +46,8 @@ var endpoints = func() []Endpoint {
 	return []Endpoint{
 		{"query", q, TakesExpr, ReadsInstant, query},
 		{"query_range", q, TakesExpr, ReadsSteps, query},
+		{"query_cost", q, TakesExpr, ReadsInstant, query},
+		{"query_range_cost", q, TakesExpr, ReadsSteps, query},
 		{"query_exemplars", q, TakesBareExpr, ReadsWindow, nil},
 		{"format_query", m, TakesExpr, ReadsNothing, nil},
 		{"parse_query", m, TakesExpr, ReadsNothing, nil},

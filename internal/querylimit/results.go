@@ -13,7 +13,7 @@ type ResultSet uint8
 
 // The sets.
 const (
-	// ResultsQuery are the series of query and query_range.
+	// ResultsQuery are the series of query and query_range, and of the estimates of both.
 	ResultsQuery ResultSet = iota
 	ResultsSeries
 	ResultsLabels

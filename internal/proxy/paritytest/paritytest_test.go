@@ -49,7 +49,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		{"dotted.name", job="api", "utf8.label"="x"} 1+0x600`)
 	t.Cleanup(func() { store.Close() })
 	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, EnableQueryCost: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
 	})
 	return servePrometheus(t, engine, func() storage.SampleAndChunkQueryable { return store }, parser.Options{})
@@ -198,6 +198,32 @@ var corpus = []struct{ path, params string }{
 	{"series", "match[]=up&limit=-5"},
 	{"labels", "start=1&end=y"},
 	{"label/job/values", "limit=1.5"},
+	{"query", "query=up&time=600&timeout=0"},
+	{"query", "query=up&time=600&timeout=-1s"},
+	{"query", "query=up&time=600&cost=true"},
+	{"query", "query=up&time=600&cost=t&limit=1&max_series=100&max_samples_read=100&max_query_duration=30s"},
+	{"query", "query=up&time=600&cost=yes"},
+	{"query", "query=up&time=600&max_series=1"},
+	{"query", "query=up&time=600&max_series=-1"},
+	{"query", "query=up&time=600&max_series=0&max_samples_read=&max_query_duration=0&cost="},
+	{"query", "query=up[5m]&time=600&max_samples_read=2"},
+	{"query", "query=up&time=600&max_samples_read=1e3"},
+	{"query", "query=up&time=600&max_query_duration=-1s"},
+	{"query", "query=up&time=600&max_query_duration=soon"},
+	{"query_range", "query=up&start=0&end=600&step=60&cost=1"},
+	{"query_range", "query=up&start=0&end=600&step=60&max_series=2"},
+	{"query_range", "query=up&start=0&end=600&step=60&max_samples_read=18446744073709551616"},
+	{"query_cost", "query=sum+by+(job)+(rate(http_requests_total[5m]))&time=600"},
+	{"query_cost", "query=up&time=600&limit=1&stats=all&cost=true&max_series=1"},
+	{"query_cost", "query=up&limit=-1"},
+	{"query_cost", "query=up&time=x"},
+	{"query_cost", "query=sum(up"},
+	{"query_cost", "query=up&cost=x"},
+	{"query_range_cost", "query=rate(up[5m])&start=0&end=600&step=60&timeout=5s"},
+	{"query_range_cost", "query=up[5m]&start=0&end=600&step=60"},
+	{"query_range_cost", "query=up&start=600&end=0&step=60"},
+	{"query_range_cost", "query=up&start=0&end=60000000&step=1"},
+	{"query_range_cost", "query=up"},
 	{"query_exemplars", "query=up&start=x"},
 	{"query_exemplars", "query=up&start=0&end=600"},
 	{"format_query", "query=sum+by(job)(up)"},
@@ -251,10 +277,10 @@ func TestAnswersAreTheSameByteForByteAsWithoutTheGuard(t *testing.T) {
 				}
 				direct := do(t, prom.Client(), newRequest(t, method, prom.URL, tc.path, tc.params))
 				guarded := do(t, g.Client(), newRequest(t, method, g.URL, tc.path, tc.params))
-				require.Equal(t, timings.ReplaceAllString(plain(t, direct), ""), timings.ReplaceAllString(plain(t, guarded), ""))
+				require.Equal(t, untimed(plain(t, direct)), untimed(plain(t, guarded)))
 				require.Equal(t, direct.code, guarded.code)
 				require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"))
-				if direct.code == http.StatusOK && !strings.Contains(tc.params, "stats=") {
+				if text := plain(t, direct); direct.code == http.StatusOK && untimed(text) == text {
 					require.Equal(t, direct.body, guarded.body, "the very bytes, compressed or not")
 				}
 			})
@@ -262,8 +288,35 @@ func TestAnswersAreTheSameByteForByteAsWithoutTheGuard(t *testing.T) {
 	}
 }
 
-// timings differ from one evaluation to the next.
-var timings = regexp.MustCompile(`"timings":\{[^}]*\}`)
+// untimed leaves out what differs from one evaluation to the next.
+func untimed(body string) string { return timings.ReplaceAllString(body, "") }
+
+var timings = regexp.MustCompile(`"timings":\{[^}]*\}|"wallTime":[^,}]*`)
+
+func TestHowStartTimestampsAreUsedReachesTheServer(t *testing.T) {
+	prom := newPrometheus(t)
+	g := newGuard(t, prom.URL, nil)
+	for _, value := range []string{"true", "0", "", "maybe"} {
+		for _, path := range []string{"query", "query_range", "query_cost", "query_range_cost", "labels"} {
+			answers := map[string]answer{}
+			for _, root := range []string{prom.URL, g.URL} {
+				req := newRequest(t, "GET", root, path, "query=rate(http_requests_total[5m])&time=600&start=0&end=600&step=60")
+				req.Header.Set("X-Prometheus-Use-Start-Timestamps", value)
+				answers[root] = do(t, http.DefaultClient, req)
+			}
+			require.Equal(t, answers[prom.URL].code, answers[g.URL].code)
+			require.Equal(t, answers[prom.URL].body, answers[g.URL].body)
+		}
+	}
+}
+
+func TestLimitOfCostThatTheServerEnforcesIsToldAsItIs(t *testing.T) {
+	prom := newPrometheus(t)
+	g := newGuard(t, prom.URL, nil)
+	a := do(t, g.Client(), newRequest(t, "POST", g.URL, "query", "query=up&time=600&max_series=1"))
+	require.Equal(t, http.StatusUnprocessableEntity, a.code)
+	require.Contains(t, a.body, `"errorType":"cost_limit"`)
+}
 
 // plain returns the body as it was before compression. The guard's own errors
 // are short and never compressed.
@@ -282,7 +335,7 @@ func plain(t testing.TB, a answer) string {
 // postable reports whether Prometheus takes a POST there.
 func postable(path string) bool {
 	switch path {
-	case "query", "query_range", "query_exemplars", "format_query", "parse_query", "labels", "series":
+	case "query", "query_range", "query_cost", "query_range_cost", "query_exemplars", "format_query", "parse_query", "labels", "series":
 		return true
 	}
 	return false
@@ -311,7 +364,7 @@ func TestUnselectiveSelectorIsRefusedOnEveryEndpointThatTakesSelectors(t *testin
 	g := newGuard(t, prom.URL, nil)
 	const bad = "{le!=\"\"}"
 	for path, param := range map[string]string{
-		"query": "query", "query_range": "query", "query_exemplars": "query", "format_query": "query", "parse_query": "query",
+		"query": "query", "query_range": "query", "query_cost": "query", "query_range_cost": "query", "query_exemplars": "query", "format_query": "query", "parse_query": "query",
 		"series": "match[]", "labels": "match[]", "label/job/values": "match[]", "rules": "match[]", "targets/metadata": "match_target",
 	} {
 		t.Run(path, func(t *testing.T) {
