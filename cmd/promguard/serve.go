@@ -131,7 +131,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if _, err := maxprocs.Set(); err != nil {
 		logger.Warn("GOMAXPROCS not set from the CPU quota", "err", err)
 	}
-	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs))
+	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs), "via", p.Name())
 
 	var g run.Group
 	g.Add(run.SignalHandler(context.Background(), os.Interrupt, syscall.SIGTERM))

@@ -195,7 +195,7 @@ func (c *collapser) release(f *flight) {
 // the scheme that the client used, too, which a proxy in front of the server may
 // route by.
 var saysNothing = map[string]bool{
-	"User-Agent": true, headerForwardedFor: true,
+	"User-Agent": true, "Via": true, headerForwardedFor: true,
 	"Traceparent": true, "Tracestate": true, "X-Request-Id": true, "Content-Length": true,
 	"X-Dashboard-Uid": true, "X-Dashboard-Title": true, "X-Panel-Id": true, "X-Panel-Title": true, "X-Panel-Plugin-Id": true,
 	"X-Query-Group-Id": true, "X-Datasource-Uid": true, "X-Grafana-From-Expr": true, "Fromalert": true,

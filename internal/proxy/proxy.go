@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,6 +100,8 @@ type Proxy struct {
 	top       *topqueries.Tracker
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
+	guards    guards
+	looped    sync.Once // a loop was logged
 
 	readTimeout, stallTimeout time.Duration
 }
@@ -232,6 +235,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit reads the request and says whether it may go on.
 func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string, seen *record) (*exchange, error) {
+	if err := p.loop(r); err != nil {
+		return nil, err
+	}
 	if e == nil {
 		return nil, &apiError{
 			http.StatusNotFound, typeNotFound, "not_found",

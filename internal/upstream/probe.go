@@ -176,7 +176,7 @@ func (p *Pool) use(s *Server, f *Facts) error {
 // Inspect asks the server at a URL what it is. The error is that of one that has no
 // answer to a question now.
 func Inspect(ctx context.Context, u *url.URL, transport http.RoundTripper) (*Facts, error) {
-	p := &Pool{transport: transport}
+	p := &Pool{transport: transport, via: newName()}
 	return askFacts(ctx, p.asks(newServer(u)), Facts{})
 }
 
