@@ -188,6 +188,8 @@ type exchange struct {
 	params   string // as they go upstream
 	record   *record
 	bounded  bounded // the answer; nil before it, or if it has no limit
+	// waitsSince is since when it waits for a permit; nil for now.
+	waitsSince func() time.Time
 }
 
 type exchangeKey struct{}
@@ -214,7 +216,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	seen := record{trace: p.startTrace(r)}
+	seen := record{trace: p.startTrace(r), trip: &trip{}}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
