@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/promguard/promguard/internal/intake"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/remoteread"
 )
@@ -185,6 +186,8 @@ func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, er
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	switch {
+	case errors.Is(err, intake.ErrFull):
+		return nil, &apiError{http.StatusServiceUnavailable, typeUnavailable, reasonSaturated, fmt.Errorf("reading the body: %w; try again in some seconds", intake.ErrFull)}
 	case err != nil:
 		return nil, badData(fmt.Errorf("reading the body: %w", err))
 	case len(body) > limit:
