@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -267,15 +268,15 @@ func (h *holder) next() ([]byte, error) {
 	h.collapser.mu.Lock()
 	defer h.collapser.mu.Unlock()
 	for {
+		if h.left { // What it has not read is gone.
+			return nil, cmp.Or(context.Cause(h.ctx), context.Canceled)
+		}
 		for _, b := range h.blocks {
 			if end := b.from + int64(len(b.data)); h.read < end {
 				return b.data[h.read-b.from:], nil
 			}
 		}
-		switch {
-		case h.left:
-			return nil, context.Cause(h.ctx)
-		case h.ended != nil:
+		if h.ended != nil {
 			return nil, h.ended
 		}
 		h.more.Wait()

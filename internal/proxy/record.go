@@ -68,6 +68,7 @@ func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, r
 	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if q := s.request; q != nil {
 		_, e.Queries = q.promQL()
+		e.Label = shorten(q.listed())
 		e.Start, e.End = optional(q.when.start), optional(q.when.end)
 		e.Step, e.Lookback = q.when.step.Seconds(), q.when.lookback.Seconds()
 		if q.limit >= 0 && q.endpoint.Results != nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/promguard/promguard/internal/intake"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/remoteread"
@@ -75,6 +77,14 @@ func (q *request) set(name, value string) {
 		}
 	}
 	q.params = append(q.params, parameter{name, value})
+}
+
+// listed returns the label whose values are asked for, as Prometheus reads it.
+func (q *request) listed() string {
+	if strings.HasPrefix(q.label, "U__") {
+		return model.UnescapeName(q.label, model.ValueEncodingEscaping)
+	}
+	return q.label
 }
 
 // path returns the escaped and the decoded path below the API's root.

@@ -15,6 +15,8 @@ type Request struct {
 	Who Subject
 	// Texts are the PromQL of the request: a query, or selectors.
 	Texts []string
+	// Label is that whose values are asked for, if they are.
+	Label string
 	// Start and End are zero where the request leaves them out. For an instant
 	// both are its time, and Given says that it has one.
 	Start, End time.Time
@@ -72,7 +74,7 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
 			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
 		}
-		rs = append(rs, v.Policy.forEndpoint(r.Endpoint).CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+		rs = append(rs, v.Policy.forRequest(r).CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
 		rs = v.Policy.checkBulk(rs, r)
 	}
 	v.Refusals = append(v.Refusals, rs...)

@@ -163,6 +163,7 @@ func DefaultOptions() Options {
 type Policy struct {
 	opts   Options
 	tenant string
+	listed string // the label whose values are asked for, of a request for these
 }
 
 // New returns the policy that opts describes, or an error that names the option,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -65,6 +66,15 @@ func TestSelectorThatNamesNothingIsRefused(t *testing.T) {
 		`{__name__=~".*_total"}`,
 		`{__name__=~"node_.+|.*_total"}`,
 		`{__name__=~"[nk].*"}`,
+		`{__name__=~"a.*|b.*|c.*|d.*|e.*|f.*|g.*|h.*|i.*|j.*|k.*|l.*|m.*|n.*|o.*|p.*|q.*|r.*|s.*|t.*|u.*|v.*|w.*|x.*|y.*|z.*"}`,
+		`{__name__=~"n.*|k.*"}`,
+		`{__name__=~"(a|b|c|d).+"}`,
+		`{__name__=~"[a-z][a-z].*"}`,
+		`{__name__=~"[a-z]+"}`,
+		`{__name__=~"(abc)?def.*"}`,
+		`{__name__=~"(abc|).*"}`,
+		`{__name__=~"(?i)[a-z].*"}`,
+		"{__name__=~\"" + alphabet("%c%c.*") + "\"}",
 		`{__name__=~"(node_)?.+"}`,
 		`{__name__=~"node_.+|"}`,
 		`{foo=~"(?i)bar.*"}`,
@@ -95,6 +105,11 @@ func TestSelectorThatNamesAMetricOrAValuePasses(t *testing.T) {
 		`{__name__=~"^node_.+$"}`,
 		`{__name__=~"node_.+|kube_.+"}`,
 		`{__name__=~"(node|kube)_.+"}`,
+		`{__name__=~"k.*"}`,
+		`{__name__=~"[nk]ode_.*"}`,
+		`{__name__=~"(a|b|c|d)bc.+"}`,
+		`{__name__=~"node_(cpu|memory)?.+"}`,
+		`{__name__=~"(job|instance):.+"}`,
 		`{__name__=~"(?i)node_.+"}`,
 		`{__name__=~"(?i)up"}`,
 		`{foo="bar"}`,
@@ -109,6 +124,45 @@ func TestSelectorThatNamesAMetricOrAValuePasses(t *testing.T) {
 		t.Run(s, func(t *testing.T) {
 			require.Nil(t, p.Check(parseSelector(t, s)))
 		})
+	}
+}
+
+// alphabet is an alternative for every pair of letters.
+func alphabet(format string) string {
+	var all []string
+	for a := 'a'; a <= 'z'; a++ {
+		for b := 'a'; b <= 'z'; b++ {
+			all = append(all, fmt.Sprintf(format, a, b))
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+func TestValuesOfTheLabelThatIsListedAreLookedThroughAndNoSeries(t *testing.T) {
+	rules, err := NewRuleset(RulesetOptions{Global: DefaultOptions()})
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		label, selector string
+		passes          bool
+	}{
+		{"__name__", `{__name__=~".*cpu.*"}`, true},
+		{"__name__", `{__name__!=""}`, true},
+		{"pod", `{pod!=""}`, true},
+		{"pod", `{pod!="",pod!~"a.*"}`, true},
+		{"pod", `{namespace!=""}`, false},
+		{"pod", `{pod!="",namespace!=""}`, false},
+		{"pod", `{pod=~"a.*",namespace="x"}`, true},
+		{"__name__", `{__name__=~".*cpu.*",job!="x"}`, false},
+		{"le", `{"le"!=""}`, true},
+		{"", `{pod!=""}`, false},
+	} {
+		endpoint := "labels"
+		if tc.label != "" {
+			endpoint = "label/:name/values"
+		}
+		v, err := rules.Judge(NewAnalyzer(1<<20), &Request{Endpoint: FindEndpoint(endpoint), Texts: []string{tc.selector}, Label: tc.label, Limit: -1}, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, tc.passes, v.Refusals.Err() == nil, "%s of %s", tc.selector, tc.label)
 	}
 }
 

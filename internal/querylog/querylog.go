@@ -23,6 +23,8 @@ type Entry struct {
 	Time     time.Time `json:"ts"`
 	Endpoint string    `json:"endpoint"`
 	Class    string    `json:"class"`
+	// Label is that whose values were asked for.
+	Label string `json:"label,omitempty"`
 
 	// Who asked, as far as it was believed; UserAgent and Client as seen.
 	Tenant    string `json:"tenant,omitempty"`
