@@ -159,7 +159,8 @@ func TestIdenticalRequestsInFlightAreSentOnce(t *testing.T) {
 		"with credentials":                {[]string{"/api/v1/query?query=up&time=1", "Authorization", "Bearer x"}, 2},
 		"with a cookie":                   {[]string{"/api/v1/query?query=up&time=1", "Cookie", "a=b"}, 2},
 		"another user":                    {[]string{"/api/v1/query?query=up&time=1", "X-Grafana-User", "ann"}, 2},
-		"with a header that nobody knows": {[]string{"/api/v1/query?query=up&time=1", "X-Secret-Tenant", "ann"}, 2},
+		"with a header that nobody knows": {[]string{"/api/v1/query?query=up&time=1", "X-Secret-Tenant", "ann"}, 1},
+		"with one that passes":            {[]string{"/api/v1/query?query=up&time=1", "X-Api-Key", "ann"}, 2},
 		"another encoding":                {[]string{"/api/v1/query?query=up&time=1", "Accept-Encoding", "gzip"}, 2},
 		"evaluated another way":           {[]string{"/api/v1/query?query=up&time=1", "X-Prometheus-Use-Start-Timestamps", "true"}, 2},
 		"with its cost":                   {[]string{"/api/v1/query?query=up&time=1&cost=true"}, 2},
@@ -170,7 +171,10 @@ func TestIdenticalRequestsInFlightAreSentOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var sent atomic.Int32
-				p := proxyOver(t, func(p *Policy) { p.Collapse = true }, func(r *http.Request) (*http.Response, error) {
+				p := proxyOver(t, func(p *Policy) {
+					p.Collapse = true
+					p.Identity = identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "", "X-Api-Key")
+				}, func(r *http.Request) (*http.Response, error) {
 					n := sent.Add(1)
 					time.Sleep(time.Second)
 					return textResponse(r, strings.NewReader(fmt.Sprintf(`{"n":%d}`, n))), nil

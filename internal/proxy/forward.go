@@ -115,9 +115,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out.URL = &url.URL{Path: decoded, RawPath: escaped} // Of which server, send decides.
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
-	for _, name := range droppedHeaders {
-		out.Header.Del(name)
-	}
+	x.identity.Rewrite(out.Header, &x.who, pr.In.RemoteAddr)
 	if len(x.warnings) > 0 || x.measuresPlain() {
 		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
 		out.Header.Set("Accept-Encoding", "identity")
@@ -127,23 +125,11 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	} else {
 		x.params = q.rewriteParams(out)
 	}
-	out.Header.Del(headerStartTimestamps)
 	if q.startTimestamps != "" {
 		out.Header.Set(headerStartTimestamps, q.startTimestamps)
 	}
-	x.identity.Rewrite(out.Header, &x.who)
 	pr.SetXForwarded()
 	p.pool.Sign(out.Header)
-}
-
-// droppedHeaders describe the client's message rather than the outgoing one, ask
-// for another protocol or method or for a part of the answer, carry a token that
-// is not for the server, or let the transport send a query twice.
-var droppedHeaders = []string{
-	"Content-Encoding", "Content-Type", "Connection", "Expect", "Http2-Settings", "Te", "Upgrade",
-	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range",
-	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
-	"Idempotency-Key", "X-Idempotency-Key", "X-Grafana-Id",
 }
 
 // once is an empty body that cannot be rewound. With it, the transport does not
