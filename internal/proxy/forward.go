@@ -158,7 +158,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 		return errLoop
 	}
 	x := exchangeOf(res.Request.Context())
-	if x.request.endpoint.bulk != notBulk && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
+	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
 		return errNoEnd // It ends with the connection, so that a part looks whole.
 	}
 	if err := p.limitSize(res, x); err != nil {

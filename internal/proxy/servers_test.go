@@ -94,22 +94,24 @@ func serveRaw(t *testing.T, text string) string {
 	return "http://" + l.Addr().String()
 }
 
-func TestBulkAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
+func TestAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
 	const part = "Content-Type: text/plain\r\n\r\nup{job=\"a\"} 1\nup{job=\"b\"} "
 	for name, tc := range map[string]struct {
 		head, target string
 		code         int
 	}{
-		"HTTP/1.0":                       {"HTTP/1.0 200 OK\r\n", "/federate?match[]=up", 503},
-		"HTTP/1.1":                       {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/federate?match[]=up", 503},
-		"HTTP/1.0, with a length":        {"HTTP/1.0 200 OK\r\nContent-Length: 26\r\n", "/federate?match[]=up", 200},
-		"JSON says itself where it ends": {"HTTP/1.0 200 OK\r\n", "/api/v1/query?query=up", 200},
+		"HTTP/1.0":                {"HTTP/1.0 200 OK\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.1":                {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.0, with a length": {"HTTP/1.0 200 OK\r\nContent-Length: 26\r\n", "/federate?match[]=up", 200},
+		"a query":                 {"HTTP/1.0 200 OK\r\n", "/api/v1/query?query=up", 503},
+		"a list":                  {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/api/v1/labels", 503},
+		"an error, of HAProxy":    {"HTTP/1.0 504 Gateway Time-out\r\nConnection: close\r\n", "/api/v1/query?query=up", 504},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, serveRaw(t, tc.head+part), nil, opened)
 			a := g.get(t, tc.target)
 			require.Equal(t, tc.code, a.code)
-			if tc.code != 200 {
+			if tc.code == 503 {
 				requireEnvelope(t, a, "unavailable", "a part would look whole")
 				require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonTruncated))
 			}

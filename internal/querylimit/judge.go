@@ -82,7 +82,7 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
 			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
 		}
-		rs = append(rs, v.Policy.forRequest(r).CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+		rs = append(rs, v.Policy.forRequest(r).CheckQueries(v.Queries)...)
 		rs = v.Policy.checkBulk(rs, r)
 	}
 	v.Refusals = append(v.Refusals, rs...)

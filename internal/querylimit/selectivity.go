@@ -48,31 +48,20 @@ func (p *Policy) lists(ms []*labels.Matcher) bool {
 
 // CheckExpr looks at every selector of a parsed expression, wherever it stands:
 // in subqueries, on both sides of operators, in parameters of aggregations and
-// as the second argument of info(). An expression with a node that this version
-// of the parser does not know is refused, whatever the mode.
-func (p *Policy) CheckExpr(expr parser.Expr) Refusals {
-	return p.checkSelectivity(Analyze("", expr), false)
-}
+// as the second argument of info(), which Prometheus selects as it stands before it
+// thinks of target_info. An expression with a node that this version of the parser does
+// not know is refused, whatever the mode.
+func (p *Policy) CheckExpr(expr parser.Expr) Refusals { return p.checkSelectivity(Analyze("", expr)) }
 
-// CheckSelectors is CheckExpr for a server that reads the bare selectors of an
-// expression and does not evaluate it, as query_exemplars does. The second
-// argument of info() then has no implied metric name.
-func (p *Policy) CheckSelectors(expr parser.Expr) Refusals {
-	return p.checkSelectivity(Analyze("", expr), true)
-}
-
-// checkSelectivity looks at the selectors of a query: if bare, as a server does
-// that does not evaluate it.
-func (p *Policy) checkSelectivity(q *Query, bare bool) Refusals {
+// checkSelectivity looks at the selectors of a query.
+func (p *Policy) checkSelectivity(q *Query) Refusals {
 	if q.unknown != nil {
 		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "an expression", "cannot be checked: "+q.unknown.Error(),
 			"Rewrite it without that construct, or run a version that knows it.")}
 	}
 	for i := range q.selectors {
-		if s := &q.selectors[i]; bare || !s.implied {
-			if rs := p.Check(s.matchers); rs != nil {
-				return rs // One refusal for each limit is enough.
-			}
+		if rs := p.Check(q.selectors[i].matchers); rs != nil {
+			return rs // One refusal for each limit is enough.
 		}
 	}
 	return nil

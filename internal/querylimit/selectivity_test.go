@@ -230,7 +230,10 @@ func TestUnselectiveSelectorIsFoundWhereverItStands(t *testing.T) {
 		{`absent_over_time({le!=""}[5m])`, true},
 		{`info({le!=""})`, true},
 		{`info(up)`, false},
-		{`info(up, {k8s_cluster_name=~".+"})`, false}, // target_info by equality is implied
+		{`info(up, {le!=""})`, true},
+		{`info(up, {k8s_cluster_name=~".+"})`, true},
+		{`info(up, {__name__="target_info",k8s_cluster_name=~".+"})`, false},
+		{`info(up, {k8s_cluster_name="a"})`, false},
 		{`info(up, {__name__="build_info"})`, false},
 		{`info(up, {__name__=~".+"})`, true},
 		{`info(up, {__name__!="target_info"})`, true},
@@ -247,14 +250,6 @@ func TestUnselectiveSelectorIsFoundWhereverItStands(t *testing.T) {
 			require.Equal(t, tc.refused, rs.Err() != nil, "%v", rs)
 		})
 	}
-}
-
-func TestExemplarsDoNotImplyAMetricNameForInfo(t *testing.T) {
-	p := newPolicy(t, nil)
-	expr, err := testParser.ParseExpr(`info(up, {k8s_cluster_name=~".+"})`)
-	require.NoError(t, err)
-	require.NoError(t, p.CheckExpr(expr).Err())
-	require.Error(t, p.CheckSelectors(expr).Err())
 }
 
 type unknownNode struct{ parser.Expr }
@@ -318,7 +313,7 @@ func FuzzCheckExpr(f *testing.F) {
 		if err != nil {
 			return
 		}
-		strict, refused := p.CheckSelectors(expr), false
+		strict, refused := p.CheckExpr(expr), false
 		for _, ms := range parser.ExtractSelectors(expr) {
 			refused = refused || p.Check(ms) != nil
 		}
