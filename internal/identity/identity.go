@@ -174,7 +174,7 @@ func (s *Source) Believes(peer string) bool {
 func (s *Source) Rewrite(h http.Header, who *querylimit.Subject, peer string) {
 	believed := s.Believes(peer)
 	for name := range h {
-		if !passing[name] && !s.passing[name] && !(believed && claims[name]) {
+		if passes := passing[name] || s.passing[name] || believed && claims[name]; !passes {
 			delete(h, name)
 		}
 	}

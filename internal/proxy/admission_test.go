@@ -5,13 +5,11 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,17 +236,6 @@ func (b *slowBody) Read([]byte) (int, error) {
 		return 0, b.ctx.Err()
 	}
 }
-
-func heapInUse() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-type errReader struct{}
-
-func (errReader) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
 func TestFollowersHoldNoPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

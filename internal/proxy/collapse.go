@@ -126,7 +126,9 @@ func (c *collapser) begin(req *http.Request, key string) *flight {
 	own.Context, own.client, own.waitsSince = ctx, ctx, f.lastJoined
 	own.record = &record{trace: own.record.trace, trip: own.record.trip}
 	c.flights[key] = f
-	go f.fly(req.Clone(&own))
+	out, target := req.WithContext(&own), *req.URL
+	out.URL = &target // The way to the server changes it, maybe after req is over.
+	go f.fly(out)
 	return f
 }
 
@@ -239,7 +241,10 @@ func (f *flight) release() {
 // response is the answer as this holder gets it.
 func (h *holder) response(req *http.Request) *http.Response {
 	res := *h.res
-	res.Request, res.Body, res.Header, res.Trailer = req, h, h.res.Header.Clone(), nil
+	res.Request, res.Body, res.Trailer = req, h, nil
+	if h.direct == nil {
+		res.Header = res.Header.Clone()
+	}
 	if !h.first && len(res.Header["Set-Cookie"]) > 0 { // It is for one client only.
 		res.Header.Del("Set-Cookie")
 		res.Header.Set("Cache-Control", "private")

@@ -28,7 +28,7 @@ func TestWhatGrafanaAsksIsRefusedOnlyIfItIsListedWithItsCost(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 	g := newGuard(t, upstream.URL, nil)
 	rows := grafanaRow.FindAllStringSubmatch(section, -1)
-	require.Equal(t, strings.Count(section, "\n| ")-2, len(rows), "every row but the heads of both tables")
+	require.Len(t, rows, strings.Count(section, "\n| ")-2, "every row but the heads of both tables")
 	for _, row := range rows {
 		path, query, _ := strings.Cut(strings.ReplaceAll(row[1], `\|`, "|"), "?")
 		params := url.Values{}
