@@ -91,12 +91,12 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	for _, refusal := range v.Refusals {
 		fmt.Fprintf(w, "%s: %s\n", refusal.Mode, refusal)
 	}
-	verdict := "passes"
+	verdict, status := "passes", error(nil)
 	if v.Refusals.Err() != nil {
-		verdict = "is refused"
+		verdict, status = "is refused", exitStatus(1)
 	}
 	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
-	return nil
+	return status
 }
 
 func (f *explainFlags) request(now time.Time) (*querylimit.Request, error) {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +33,8 @@ type reloader struct {
 
 	tracing *tracing.Manager
 	logLost func()
+	// toldLost is when it was logged that an entry was lost, in seconds.
+	toldLost atomic.Int64
 
 	success, successTime, hash prometheus.Gauge
 }
@@ -58,7 +62,7 @@ func (r *reloader) load() (proxy.Policy, error) {
 		r.success.Set(0)
 		return proxy.Policy{}, fmt.Errorf("--config.file: %w", err)
 	}
-	log, err := querylog.Open(c.QueryLog, func() { r.logLost() })
+	log, err := querylog.Open(c.QueryLog, r.lost)
 	if err != nil {
 		r.success.Set(0)
 		return proxy.Policy{}, fmt.Errorf("--config.file: query_log: %w", err)
@@ -74,6 +78,16 @@ func (r *reloader) load() (proxy.Policy, error) {
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
 	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Open: c.Open, Cache: c.Cache, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact}, nil
+}
+
+// lost counts an entry of the query log that could not be written, and says why once a
+// minute.
+func (r *reloader) lost(err error) {
+	r.logLost()
+	now, last := time.Now().Unix(), r.toldLost.Load()
+	if now-last >= 60 && r.toldLost.CompareAndSwap(last, now) {
+		r.logger.Error("Query log cannot be written; requests are missing in it", "err", err)
+	}
 }
 
 func (r *reloader) reload() error {

@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/automaxprocs/maxprocs"
 
+	"github.com/promguard/promguard/internal/intake"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/upstream"
 )
@@ -131,13 +132,13 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if _, err := maxprocs.Set(); err != nil {
 		logger.Warn("GOMAXPROCS not set from the CPU quota", "err", err)
 	}
-	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs))
+	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs), "via", p.Name())
 
 	var g run.Group
 	g.Add(run.SignalHandler(context.Background(), os.Interrupt, syscall.SIGTERM))
 	addReloads(&g, r, hup)
 	addProbes(&g, p)
-	addServer(&g, f, p, prefix, listener, logger)
+	addServer(&g, f, p, prefix, intake.New(intake.Memory(), reg), listener, logger)
 	addTelemetry(&g, p, r, reg, telemetry, logger)
 	return g.Run()
 }
@@ -201,8 +202,9 @@ func addProbes(g *run.Group, p *proxy.Proxy) {
 	}, func(error) { cancel() })
 }
 
-func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, prefix string, l net.Listener, logger *slog.Logger) {
+func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, prefix string, in *intake.Intake, l net.Listener, logger *slog.Logger) {
 	srv := newServer(apiHandler(p, prefix), logger)
+	l = in.Serve(srv, l)
 	g.Add(func() error {
 		return web.ServeMultiple([]net.Listener{l}, srv, &web.FlagConfig{WebConfigFile: &f.webConfig}, logger)
 	}, func(error) {

@@ -72,7 +72,7 @@ func (f *topFlags) run(w io.Writer) error {
 			samples = strconv.FormatInt(q.Samples, 10)
 		}
 		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
-			secondsText(q.Longest), bytesText(q.Bytes), samples, whoText(&q.Key), q.Endpoint, cmp.Or(q.Fingerprint, "-"), lineText(q.Text))
+			secondsText(q.Longest), bytesText(q.Bytes), samples, whoText(&q.Key), q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
 	}
 	return t.Flush()
 }
@@ -112,7 +112,7 @@ func whoText(k *topqueries.Key) string {
 		{"tenant", k.Tenant}, {"alert", k.AlertRule}, {"dashboard", k.Dashboard}, {"panel", k.Panel},
 	} {
 		if part.value != "" {
-			parts = append(parts, part.name+"="+lineText(part.value))
+			parts = append(parts, part.name+"="+lineText(part.value, maxNameText))
 		}
 	}
 	if k.Alert && k.AlertRule == "" {
@@ -121,9 +121,24 @@ func whoText(k *topqueries.Key) string {
 	return cmp.Or(strings.Join(parts, " "), "-")
 }
 
+// fingerprintText is that of the first selector of a request, and how many more there
+// are.
+func fingerprintText(s string) string {
+	first, rest, more := strings.Cut(s, ",")
+	if !more {
+		return cmp.Or(s, "-")
+	}
+	return first + "+" + strconv.Itoa(1+strings.Count(rest, ","))
+}
+
+// How many characters a line of the table has of a query, and of a name.
+const (
+	maxQueryText = 120
+	maxNameText  = 36 // That of a UUID.
+)
+
 // lineText keeps a text of others from moving the cursor and filling the screen.
-func lineText(s string) string {
-	const most = 120
+func lineText(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		s = string(runes[:most]) + "..."
 	}

@@ -204,6 +204,12 @@ func (c *Controller) InFlight(class Class) (held, queued int) {
 // Acquire waits for a permit. The caller calls release once when the request is
 // over. The error is a *Refusal, or that of ctx.
 func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
+	return c.AcquireSince(ctx, tenant, class, nil)
+}
+
+// AcquireSince is Acquire of a request that is for several: how long it may wait counts
+// from what since returns, when the last of them came.
+func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Class, since func() time.Time) (release func(), err error) {
 	c.mu.Lock()
 	t := c.tenant(tenant)
 	// Whoever waits does not fit, or grant would have served it.
@@ -221,22 +227,28 @@ func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (r
 	w := c.enqueue(t, tenant, class)
 	wait := c.opts.Wait
 	c.mu.Unlock()
-	if err := c.wait(ctx, w, wait, tenant, class); err != nil {
+	if err := c.wait(ctx, w, wait, since, tenant, class); err != nil {
 		return nil, err
 	}
 	return c.releaseOnce(tenant, class), nil
 }
 
-func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, tenant string, class Class) error {
+func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, since func() time.Time, tenant string, class Class) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	var err error
-	select {
-	case <-w.done:
-		return w.err()
-	case <-timer.C:
-	case <-ctx.Done():
-		err = ctx.Err()
+	for left := wait; left > 0 && err == nil; {
+		select {
+		case <-w.done:
+			return w.err()
+		case <-timer.C:
+			if left = 0; since != nil {
+				left = time.Until(since().Add(wait))
+			}
+			timer.Reset(max(left, 0))
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

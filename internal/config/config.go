@@ -138,7 +138,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader), Admission: f.admission, Collapse: f.collapse, Open: f.open, Cache: f.cache, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader, f.passHeaders...), Admission: f.admission, Collapse: f.collapse, Open: f.open, Cache: f.cache, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -168,6 +168,7 @@ type file struct {
 	rules        []querylimit.Rule
 	peers        []netip.Prefix
 	tenantHeader string
+	passHeaders  []string
 	admission    admission.Options
 	collapse     bool
 	open         []string
@@ -240,6 +241,13 @@ func (f *file) decodeIdentity(d *decoder, n *yaml.Node) {
 		"tenant_header": func(n *yaml.Node) {
 			f.tenantHeader = d.text(n)
 			d.check(n, identity.ValidateHeader(f.tenantHeader))
+		},
+		"pass_headers": func(n *yaml.Node) {
+			d.list(n, "a list of headers", func(n *yaml.Node) {
+				name := d.text(n)
+				d.check(n, identity.ValidatePassing(name))
+				f.passHeaders = append(f.passHeaders, name)
+			})
 		},
 	})
 }

@@ -54,6 +54,7 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 	known := keys{
 		querylimit.LimitDeadline:      l.deadlines,
 		querylimit.LimitSelectivity:   l.selectivity,
+		querylimit.LimitUnknownPromQL: l.unknownPromQL,
 		querylimit.LimitStepRounding:  l.stepRounding,
 		querylimit.LimitMetadataRange: l.metadataRange,
 		querylimit.LimitResponseBytes: l.responses,
@@ -110,6 +111,10 @@ func (d *limitsDecoder) selectivity(n *yaml.Node) {
 			d.change(func(o *querylimit.Options) { o.EqualityLabels = names })
 		},
 	})
+}
+
+func (d *limitsDecoder) unknownPromQL(n *yaml.Node) {
+	d.keys(n, keys{"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.UnknownPromQL })})
 }
 
 func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {

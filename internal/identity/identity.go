@@ -16,14 +16,19 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// DefaultTenantHeader is what Mimir, Cortex and Thanos read the tenant from.
-const DefaultTenantHeader = "X-Scope-OrgID"
+// DefaultTenantHeader is what Mimir and Cortex read the tenant from, and
+// thanosTenantHeader what Thanos does.
+const (
+	DefaultTenantHeader = "X-Scope-OrgID"
+	thanosTenantHeader  = "THANOS-TENANT"
+)
 
 // The headers by which Grafana says who asks.
 const (
 	headerDashboard = "X-Dashboard-Uid"
 	headerPanel     = "X-Panel-Id"
 	headerUser      = "X-Grafana-User"
+	headerOrg       = "X-Grafana-Org-Id"
 	headerAlert     = "Fromalert"
 	headerAlertRule = "X-Rule-Uid"
 )
@@ -31,7 +36,36 @@ const (
 // taken are headers that mean something else, to HTTP or to the guard.
 var taken = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Connection", "Cookie", "Expect", "Host", "Keep-Alive", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "User-Agent", headerDashboard, headerPanel, headerUser, headerAlert, headerAlertRule,
+	"Transfer-Encoding", "Upgrade", "User-Agent", "Via", headerDashboard, headerPanel, headerUser, headerAlert, headerAlertRule,
+	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range", "Http2-Settings",
+	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "Idempotency-Key", "X-Idempotency-Key", "X-Grafana-Id",
+	"X-Prometheus-Use-Start-Timestamps",
+}
+
+// passing are the headers of a request that go on to the server, whoever sends them:
+// what it wants to know of the client's credentials and of the answer, what a browser
+// asks before it sends a request from another origin, what traces and logs are put
+// together by, and for what Grafana asks.
+var passing = headers(
+	"Authorization", "Cookie",
+	"Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Pragma", "User-Agent",
+	"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers",
+	"Traceparent", "Tracestate", "Uber-Trace-Id", "B3", "X-Request-Id", "Via",
+	"X-Prometheus-Remote-Read-Version", "X-Prometheus-Scrape-Timeout-Seconds",
+	headerDashboard, "X-Dashboard-Title", headerPanel, "X-Panel-Title", "X-Panel-Plugin-Id",
+	"X-Query-Group-Id", "X-Datasource-Uid", "X-Grafana-From-Expr",
+	headerAlert, headerAlertRule, "X-Rule-Name", "X-Rule-Folder", "X-Rule-Source", "X-Rule-Type", "X-Rule-Version",
+)
+
+// claims say who somebody is. They pass from peers that are believed.
+var claims = headers(headerUser, headerOrg)
+
+func headers(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[http.CanonicalHeaderKey(name)] = true
+	}
+	return set
 }
 
 // maxValue bounds a header's value in bytes; a longer one is not believed.
@@ -42,15 +76,17 @@ const maxValue = 256
 type Source struct {
 	peers        []netip.Prefix
 	tenantHeader string
+	passing      map[string]bool // besides those that always do
 }
 
 // NewSource returns a Source that believes the given peers, and reads the tenant
-// from a header; an empty name means DefaultTenantHeader.
-func NewSource(peers []netip.Prefix, tenantHeader string) *Source {
+// from a header; an empty name means DefaultTenantHeader. Pass names headers that go
+// on to the server besides those that always do.
+func NewSource(peers []netip.Prefix, tenantHeader string, pass ...string) *Source {
 	if tenantHeader == "" {
 		tenantHeader = DefaultTenantHeader
 	}
-	return &Source{slices.Clone(peers), http.CanonicalHeaderKey(tenantHeader)}
+	return &Source{slices.Clone(peers), http.CanonicalHeaderKey(tenantHeader), headers(pass...)}
 }
 
 // ParsePeer reads a network such as 10.1.0.0/16, or a single address.
@@ -81,6 +117,20 @@ func ValidateHeader(name string) error {
 	name = http.CanonicalHeaderKey(name)
 	if slices.Contains(taken, name) || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") {
 		return fmt.Errorf("header %q has another meaning: use one such as %s", name, DefaultTenantHeader)
+	}
+	return nil
+}
+
+// ValidatePassing returns an error if name cannot be a header that passes from
+// anybody: one that means something to HTTP or to the guard, or says whose data is
+// asked for.
+func ValidatePassing(name string) error {
+	if err := ValidateHeader(name); err != nil {
+		return err
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case http.CanonicalHeaderKey(DefaultTenantHeader), http.CanonicalHeaderKey(thanosTenantHeader), headerOrg:
+		return fmt.Errorf("header %q says who asks, so that it passes from peers only: make it the tenant_header", name)
 	}
 	return nil
 }
@@ -119,10 +169,15 @@ func (s *Source) Believes(peer string) bool {
 	return false
 }
 
-// Rewrite makes the tenant's header of a request that goes on say what who was
-// understood to be, and nothing if that is not known.
-func (s *Source) Rewrite(h http.Header, who *querylimit.Subject) {
-	h.Del(DefaultTenantHeader)
+// Rewrite leaves those headers of a request that go on to the server. That of the
+// tenant says what who was understood to be, and nothing if that is not known.
+func (s *Source) Rewrite(h http.Header, who *querylimit.Subject, peer string) {
+	believed := s.Believes(peer)
+	for name := range h {
+		if passes := passing[name] || s.passing[name] || believed && claims[name]; !passes {
+			delete(h, name)
+		}
+	}
 	if s.tenantHeader == "" {
 		return
 	}

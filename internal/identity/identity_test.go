@@ -4,8 +4,10 @@
 package identity
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,14 +58,45 @@ func TestWhatIsNotBelievedDoesNotPassAsTenant(t *testing.T) {
 	for name, s := range map[string]*Source{"nobody": {}, "another header": NewSource(nil, "x-team")} {
 		h := grafana()
 		h.Set("X-Team", "b")
-		s.Rewrite(h, &querylimit.Subject{})
+		s.Rewrite(h, &querylimit.Subject{}, "6.6.6.6:1")
 		require.Empty(t, h.Values("X-Scope-Orgid"), name)
 		if s.tenantHeader != "" {
 			require.Empty(t, h.Values("X-Team"), name)
-			s.Rewrite(h, &querylimit.Subject{Tenant: "c"})
+			s.Rewrite(h, &querylimit.Subject{Tenant: "c"}, "6.6.6.6:1")
 			require.Equal(t, []string{"c"}, h.Values("X-Team"))
 		}
 		require.Equal(t, "abc", h.Get("X-Dashboard-Uid"))
+	}
+}
+
+func TestOnlyKnownHeadersPass(t *testing.T) {
+	s := NewSource([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "THANOS-TENANT", "x-api-key")
+	all := func() http.Header {
+		h := grafana()
+		for _, name := range []string{
+			"Authorization", "Cookie", "Accept-Encoding", "Origin", "Traceparent", "X-Request-Id", "X-Api-Key",
+			"THANOS-TENANT", "X-Grafana-Org-Id", "X-Original-URL", "X-Rewrite-URL", "X-Remote-User", "X-Webauth-User", "X-Forwarded-User",
+			"X-Auth-Request-User", "Remote-User", "X-Real-Ip", "Forwarded", "X_Scope_OrgID", "Content-Type", "Range", "If-None-Match", "X-Grafana-Id", "Idempotency-Key", "Upgrade",
+		} {
+			h.Set(name, "v")
+		}
+		return h
+	}
+	h := all()
+	s.Rewrite(h, &querylimit.Subject{}, "6.6.6.6:1")
+	require.Equal(t, []string{
+		"Accept-Encoding", "Authorization", "Cookie", "Fromalert", "Origin", "Traceparent", "User-Agent", "X-Api-Key", "X-Dashboard-Uid", "X-Panel-Id", "X-Request-Id",
+	}, slices.Sorted(maps.Keys(h)))
+	h = all()
+	s.Rewrite(h, &querylimit.Subject{Tenant: "a"}, "10.0.0.1:1")
+	require.Equal(t, []string{
+		"Accept-Encoding", "Authorization", "Cookie", "Fromalert", "Origin", "Thanos-Tenant", "Traceparent", "User-Agent", "X-Api-Key", "X-Dashboard-Uid",
+		"X-Grafana-Org-Id", "X-Grafana-User", "X-Panel-Id", "X-Request-Id",
+	}, slices.Sorted(maps.Keys(h)))
+	require.Equal(t, "a", h.Get("Thanos-Tenant"))
+	require.NoError(t, ValidatePassing("X-Api-Key"))
+	for _, bad := range []string{"", "x-scope-orgid", "THANOS-TENANT", "Range", "Via", "X-Grafana-Id", "X-Grafana-User", "X-Grafana-Org-Id", "X-Forwarded-User", "Idempotency-Key"} {
+		require.Error(t, ValidatePassing(bad), bad)
 	}
 }
 

@@ -162,7 +162,7 @@ func Request(e *querylog.Entry) *querylimit.Request {
 		return nil
 	}
 	req := &querylimit.Request{
-		Endpoint: endpoint, Texts: e.Queries, Limit: -1,
+		Endpoint: endpoint, Texts: e.Queries, Label: e.Label, Limit: -1,
 		Who: querylimit.Subject{
 			Tenant: e.Tenant, Dashboard: e.Dashboard, Panel: e.Panel, User: e.User, UserAgent: e.UserAgent, Alert: e.Alert, AlertRule: e.AlertRule,
 		},

@@ -40,14 +40,14 @@ func (p *Proxy) admitted(req *http.Request) (*http.Response, error) {
 	class := x.admissionClass()
 	start := time.Now()
 	span := x.record.trace.admission(class.String())
-	release, err := p.admission.Acquire(req.Context(), x.who.Tenant, class)
+	release, err := p.admission.AcquireSince(req.Context(), x.who.Tenant, class, x.waitsSince)
 	span.end(err)
 	sent := time.Now()
 	p.metrics.waited[class].Observe(sent.Sub(start).Seconds())
 	if err != nil {
 		return nil, err
 	}
-	x.record.sent = sent
+	x.record.trip.sent.Store(&sent)
 	span = x.record.trace.upstream(req)
 	res, err := p.send(req)
 	if err != nil {

@@ -21,9 +21,10 @@ func (p *Proxy) judge(q *request, who querylimit.Subject, rules *querylimit.Rule
 	param, texts := q.promQL()
 	assumed := p.pool.Assumed()
 	v, err := rules.Judge(p.analyzer, &querylimit.Request{
-		Endpoint: q.endpoint.Endpoint, Who: who, Texts: texts,
+		Endpoint: q.endpoint.Endpoint, Who: who, Texts: texts, Label: q.listed(),
 		Start: q.when.start, End: q.when.end, Given: q.when.given, Step: q.when.step, Lookback: q.lookback(assumed), SubqueryStep: q.subqueryStep(assumed),
-		Limit: q.limit, Windows: q.windows(),
+		UnknownPromQL: assumed.UnknownPromQL,
+		Limit:         q.limit, Windows: q.windows(),
 	}, time.Now())
 	for _, r := range v.Refusals {
 		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()

@@ -33,7 +33,7 @@ func BenchmarkServeQueryRange(b *testing.B) {
 		BufferPool: &bufferPool{},
 	})
 	b.Cleanup(bare.Close)
-	g := newGuard(b, upstream.URL, nil)
+	g := newGuard(b, upstream.URL, nil, func(o *Options) { o.Policy.Collapse = true })
 	form := url.Values{
 		"query": {`sum by (job) (rate(http_requests_total{job="api",code=~"5.."}[5m]))`},
 		"start": {"1700000000"}, "end": {"1700003600"}, "step": {"15"},

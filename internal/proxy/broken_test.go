@@ -50,7 +50,7 @@ func (g *guard) getPart(t *testing.T, path string) []byte {
 func logTo(t *testing.T) (set func(*Options), entries func() []*querylog.Entry) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "query.log")
-	log, err := querylog.Open(querylog.Options{File: path, SlowerThan: time.Hour}, func() { t.Error("an entry is lost") })
+	log, err := querylog.Open(querylog.Options{File: path, SlowerThan: time.Hour}, func(error) { t.Error("an entry is lost") })
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	return func(o *Options) { o.Policy.Log = log }, func() (all []*querylog.Entry) {

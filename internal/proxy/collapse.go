@@ -4,190 +4,318 @@
 package proxy
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
+	"context"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// maxShared is how many bytes of an answer are kept for others who asked for the
-// same; maxSharedTotal of all answers together.
-const (
-	maxShared      = 1 << 20
-	maxSharedTotal = 32 << 20
-)
+// maxShared bounds what is held, of all answers together, for those who have not
+// taken it yet while others who asked for the same have.
+const maxShared = 32 << 20
 
-// collapser sends identical requests that come while one of them waits for its
-// answer only once.
+// collapser sends identical requests that come while one of them waits for the
+// headers of its answer only once. The request that is sent, a flight, belongs to
+// none of them: it goes on as long as one is there, and each gets the whole answer as
+// it comes. So nobody waits for what it will not get, and nobody is worse off than if
+// it had sent its request itself, which would have been later.
 type collapser struct {
 	send   func(*http.Request) (*http.Response, error)
 	joined func()
+	most   int // maxShared
 
 	mu      sync.Mutex
+	room    sync.Cond // there may be room for more of an answer
 	flights map[string]*flight
-	shared  int // bytes kept
+	shared  int // bytes held
 }
 
-// flight is a request that others wait for.
+// flight is one request that is sent, and its answer. Its collapser guards it.
 type flight struct {
-	// holders is the leader and its followers, as long as they may read body, and
-	// kept is how many bytes are kept for them. Guarded by the collapser.
-	holders, kept int
-	done          chan struct{}
-	// Read after done: the answer, the error, or neither if the followers must
-	// send it themselves.
-	header http.Header
-	status int
-	body   []byte
-	whole  bool
+	collapser *collapser
+	key       string
+	cancel    context.CancelFunc
+
+	holders []*holder // who want the answer and have not left
+	joined  time.Time // when the last one came
+	closed  bool      // nobody joins any more
+	started chan struct{}
+	// Read after started: the headers of the answer, or the error. Body is all of it
+	// if there is one holder only.
+	res    *http.Response
+	direct io.ReadCloser
 	err    error
-	// left is set if the leader failed for a reason of its own, such as that its
-	// client went: one of the followers leads then.
-	left bool
+
+	more   sync.Cond // there is more of the answer, or somebody has left
+	blocks []*block
+	came   int64 // bytes of the answer
+	ended  error // io.EOF, or why there is no more
+}
+
+// block is a piece of an answer. What was read of it never changes.
+type block struct {
+	data []byte
+	from int64 // its place in the answer
+}
+
+const (
+	firstBlockBytes = 4 << 10 // As most answers are short.
+	blockBytes      = 64 << 10
+)
+
+// holder is one who wants the answer. It is the body that its client reads.
+type holder struct {
+	*flight
+
+	ctx   context.Context
+	first bool // it began the flight
+	read  int64
+	left  bool
 }
 
 func newCollapser(send func(*http.Request) (*http.Response, error), joined func()) *collapser {
-	return &collapser{send: send, joined: joined, flights: map[string]*flight{}}
+	c := &collapser{send: send, joined: joined, most: maxShared, flights: map[string]*flight{}}
+	c.room.L = &c.mu
+	return c
 }
 
+// roundTrip sends a request, or has it wait for the answer to an identical one.
 func (c *collapser) roundTrip(req *http.Request, key string) (*http.Response, error) {
+	h := &holder{ctx: req.Context()}
 	c.mu.Lock()
-	if f, ok := c.flights[key]; ok {
-		f.holders++
-		c.mu.Unlock()
-		c.joined()
-		return c.follow(req, key, f)
+	f := c.flights[key]
+	if f == nil {
+		f, h.first = c.begin(req, key), true
 	}
-	f := &flight{holders: 1, done: make(chan struct{})}
-	c.flights[key] = f
+	h.flight = f
+	f.holders = append(f.holders, h)
+	f.joined = time.Now()
 	c.mu.Unlock()
-	return c.lead(req, key, f)
-}
+	if !h.first {
+		c.joined()
+	}
 
-func (c *collapser) follow(req *http.Request, key string, f *flight) (*http.Response, error) {
-	release := sync.OnceFunc(func() { c.release(f) })
+	stop := context.AfterFunc(h.ctx, h.leave)
 	select {
-	case <-f.done:
-	case <-req.Context().Done():
-		release()
-		return nil, req.Context().Err()
+	case <-f.started:
+	case <-h.ctx.Done():
+		_ = h.Close() // The answer may have come meanwhile.
+		return nil, h.ctx.Err()
 	}
-	if f.whole {
-		return &http.Response{
-			Status: http.StatusText(f.status), StatusCode: f.status, Header: f.header.Clone(), Request: req,
-			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Body: &heldBody{io.NopCloser(bytes.NewReader(f.body)), release}, ContentLength: int64(len(f.body)),
-		}, nil
-	}
-	release()
-	switch {
-	case f.err != nil:
+	if f.err != nil {
+		stop()
+		h.leave()
 		return nil, f.err
-	case f.left:
-		return c.roundTrip(req, key)
-	default:
-		return c.send(req)
+	}
+	return h.response(req), nil
+}
+
+// begin sends a request on nobody's behalf.
+func (c *collapser) begin(req *http.Request, key string) *flight {
+	f := &flight{collapser: c, key: key, started: make(chan struct{})}
+	f.more.L = &c.mu
+	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context()))
+	f.cancel = cancel
+	own := *exchangeOf(req.Context())
+	own.Context, own.client, own.waitsSince = ctx, ctx, f.lastJoined
+	own.record = &record{trace: own.record.trace, trip: own.record.trip}
+	c.flights[key] = f
+	out, target := req.WithContext(&own), *req.URL
+	out.URL = &target // The way to the server changes it, maybe after req is over.
+	go f.fly(out)
+	return f
+}
+
+// lastJoined is since when the request waits for a permit: none of those who want its
+// answer is refused before it has waited as long as it may.
+func (f *flight) lastJoined() time.Time {
+	f.collapser.mu.Lock()
+	defer f.collapser.mu.Unlock()
+	return f.joined
+}
+
+func (f *flight) fly(req *http.Request) {
+	res, err := f.collapser.send(req)
+	f.collapser.mu.Lock()
+	f.close()
+	f.res, f.err = res, err
+	alone := len(f.holders) <= 1
+	switch {
+	case err != nil:
+	case len(f.holders) == 0:
+		defer res.Body.Close()
+	case alone:
+		f.direct = res.Body
+	}
+	close(f.started)
+	f.collapser.mu.Unlock()
+	if err == nil && !alone {
+		f.pump(res.Body)
 	}
 }
 
-// lead sends the request. After its headers nobody joins any more, so that an
-// answer is kept only where somebody waits for it.
-func (c *collapser) lead(req *http.Request, key string, f *flight) (res *http.Response, err error) {
-	defer func() { // Also if send panics.
-		c.leave(key, f)
-		if f.left = err != nil && req.Context().Err() != nil; !f.left {
-			f.err = err // The request may be what broke the server: it is not sent again.
+// close ends the time in which others join.
+func (f *flight) close() {
+	if !f.closed {
+		f.closed = true
+		delete(f.collapser.flights, f.key)
+	}
+}
+
+// pump reads the answer, as far ahead of the slowest as there is room.
+func (f *flight) pump(body io.ReadCloser) {
+	c := f.collapser
+	for {
+		b := f.nextBlock()
+		n, err := body.Read(b.data[len(b.data):cap(b.data)])
+		if err != nil {
+			_ = body.Close() // Before the end is told: with it the request is over.
 		}
-		close(f.done)
-	}()
-	if res, err = c.send(req); err != nil {
-		return nil, err
+		c.mu.Lock()
+		b.data = b.data[:len(b.data)+n]
+		f.came += int64(n)
+		f.ended = err
+		f.more.Broadcast()
+		if err != nil {
+			f.release()
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
-	if !c.leave(key, f) || len(res.Header["Set-Cookie"]) > 0 { // A cookie is for this client only.
-		return res, nil
-	}
-	return c.share(res, f)
 }
 
-// leave ends the time in which others join, and reports whether somebody did.
-func (c *collapser) leave(key string, f *flight) (followed bool) {
+// nextBlock returns a block with room, for which it may have to wait. Each flight may
+// always have one.
+func (f *flight) nextBlock() *block {
+	c := f.collapser
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flights[key] == f {
-		delete(c.flights, key)
+	if n := len(f.blocks); n > 0 && len(f.blocks[n-1].data) < cap(f.blocks[n-1].data) {
+		return f.blocks[n-1]
 	}
-	return f.holders > 1
+	for len(f.blocks) > 0 && c.shared+blockBytes > c.most && len(f.holders) > 0 {
+		c.room.Wait()
+	}
+	size := blockBytes
+	if f.came == 0 {
+		size = firstBlockBytes
+	}
+	b := &block{make([]byte, 0, size), f.came}
+	f.blocks = append(f.blocks, b)
+	c.shared += size
+	return b
 }
 
-// share reads an answer into memory, unless it is too large. Those who wait do so
-// for the server then, and not for the leader's client to take its part.
-func (c *collapser) share(res *http.Response, f *flight) (*http.Response, error) {
-	release := sync.OnceFunc(func() { c.release(f) })
-	body, err := io.ReadAll(&sharedReader{res.Body, c, f})
-	if errors.Is(err, errNotShared) {
-		rest := res.Body
-		res.Body = &heldBody{readCloser{io.MultiReader(bytes.NewReader(body), rest), rest}, release}
-		return res, nil
+// release drops blocks that everybody has taken, and all if nobody is there.
+func (f *flight) release() {
+	slowest := int64(-1)
+	for _, h := range f.holders {
+		if slowest < 0 || h.read < slowest {
+			slowest = h.read
+		}
 	}
-	_ = res.Body.Close() // There is nothing more to read.
-	if err != nil {
-		release()
-		return nil, err
+	n := 0
+	for n < len(f.blocks) {
+		b := f.blocks[n]
+		done := len(b.data) == cap(b.data) || f.ended != nil
+		if slowest >= 0 && (!done || b.from+int64(len(b.data)) > slowest) {
+			break
+		}
+		f.collapser.shared -= cap(b.data)
+		n++
 	}
-	f.header, f.status, f.body, f.whole = res.Header.Clone(), res.StatusCode, body, true
-	res.Body = &heldBody{io.NopCloser(bytes.NewReader(body)), release}
-	return res, nil
+	if n > 0 {
+		f.blocks = slices.Delete(f.blocks, 0, n)
+		f.collapser.room.Broadcast()
+	}
 }
 
-type readCloser struct {
-	io.Reader
-	io.Closer
-}
-
-var errNotShared = errors.New("the answer is too large to be shared")
-
-// sharedReader counts what is read of an answer, up to what may be kept.
-type sharedReader struct {
-	io.Reader
-
-	collapser *collapser
-	flight    *flight
+// response is the answer as this holder gets it.
+func (h *holder) response(req *http.Request) *http.Response {
+	res := *h.res
+	res.Request, res.Body, res.Trailer = req, h, nil
+	if h.direct == nil {
+		res.Header = res.Header.Clone()
+	}
+	if !h.first && len(res.Header["Set-Cookie"]) > 0 { // It is for one client only.
+		res.Header.Del("Set-Cookie")
+		res.Header.Set("Cache-Control", "private")
+	}
+	return &res
 }
 
 // Read implements io.Reader.
-func (r *sharedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if !r.collapser.keep(r.flight, n) {
-		return n, errNotShared
+func (h *holder) Read(p []byte) (int, error) {
+	if h.direct != nil {
+		return h.direct.Read(p)
+	}
+	piece, err := h.next()
+	n := copy(p, piece)
+	if n > 0 {
+		h.collapser.mu.Lock()
+		h.read += int64(n)
+		h.release()
+		h.collapser.mu.Unlock()
 	}
 	return n, err
 }
 
-// keep reports whether n more bytes may be kept, and counts them.
-func (c *collapser) keep(f *flight, n int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f.kept+n > maxShared || c.shared+n > maxSharedTotal {
-		return false
+// next waits for a piece of the answer that was not read yet.
+func (h *holder) next() ([]byte, error) {
+	h.collapser.mu.Lock()
+	defer h.collapser.mu.Unlock()
+	for {
+		if h.left { // What it has not read is gone.
+			return nil, cmp.Or(context.Cause(h.ctx), context.Canceled)
+		}
+		for _, b := range h.blocks {
+			if end := b.from + int64(len(b.data)); h.read < end {
+				return b.data[h.read-b.from:], nil
+			}
+		}
+		if h.ended != nil {
+			return nil, h.ended
+		}
+		h.more.Wait()
 	}
-	f.kept += n
-	c.shared += n
-	return true
 }
 
-// release is called by each who may read an answer that is kept, once it will not.
-func (c *collapser) release(f *flight) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.holders--
-	if f.holders == 0 {
-		c.shared -= f.kept
+// Close implements io.Closer.
+func (h *holder) Close() error {
+	defer h.leave()
+	h.collapser.mu.Lock()
+	direct := h.direct
+	h.collapser.mu.Unlock()
+	if direct == nil {
+		return nil
 	}
+	return direct.Close()
+}
+
+// leave takes part in the flight no more. When the last one leaves, it ends.
+func (h *holder) leave() {
+	h.collapser.mu.Lock()
+	defer h.collapser.mu.Unlock()
+	if h.left {
+		return
+	}
+	h.left = true
+	h.holders = slices.DeleteFunc(h.holders, func(other *holder) bool { return other == h })
+	h.release()
+	h.more.Broadcast()
+	if len(h.holders) == 0 {
+		h.close()
+		h.cancel()
+	}
+	h.collapser.room.Broadcast()
 }
 
 // saysNothing are headers that differ between requests for the same answer. All
@@ -195,7 +323,7 @@ func (c *collapser) release(f *flight) {
 // the scheme that the client used, too, which a proxy in front of the server may
 // route by.
 var saysNothing = map[string]bool{
-	"User-Agent": true, headerForwardedFor: true,
+	"User-Agent": true, "Via": true, headerForwardedFor: true,
 	"Traceparent": true, "Tracestate": true, "X-Request-Id": true, "Content-Length": true,
 	"X-Dashboard-Uid": true, "X-Dashboard-Title": true, "X-Panel-Id": true, "X-Panel-Title": true, "X-Panel-Plugin-Id": true,
 	"X-Query-Group-Id": true, "X-Datasource-Uid": true, "X-Grafana-From-Expr": true, "Fromalert": true,

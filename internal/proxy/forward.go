@@ -20,6 +20,7 @@ import (
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/upstream"
 )
 
 // NewTransport returns a transport for one upstream server and many clients. It
@@ -106,7 +107,7 @@ func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 }
 
 // rewrite makes the outgoing request from what was understood of the client's.
-func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
 	q := x.request
 	out := pr.Out
@@ -114,9 +115,7 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out.URL = &url.URL{Path: decoded, RawPath: escaped} // Of which server, send decides.
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
-	for _, name := range droppedHeaders {
-		out.Header.Del(name)
-	}
+	x.identity.Rewrite(out.Header, &x.who, pr.In.RemoteAddr)
 	if len(x.warnings) > 0 || x.measuresPlain() {
 		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
 		out.Header.Set("Accept-Encoding", "identity")
@@ -126,22 +125,11 @@ func (*Proxy) rewrite(pr *httputil.ProxyRequest) {
 	} else {
 		x.params = q.rewriteParams(out)
 	}
-	out.Header.Del(headerStartTimestamps)
 	if q.startTimestamps != "" {
 		out.Header.Set(headerStartTimestamps, q.startTimestamps)
 	}
-	x.identity.Rewrite(out.Header, &x.who)
 	pr.SetXForwarded()
-}
-
-// droppedHeaders describe the client's message rather than the outgoing one, ask
-// for another protocol or method or for a part of the answer, carry a token that
-// is not for the server, or let the transport send a query twice.
-var droppedHeaders = []string{
-	"Content-Encoding", "Content-Type", "Connection", "Expect", "Http2-Settings", "Te", "Upgrade",
-	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range",
-	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
-	"Idempotency-Key", "X-Idempotency-Key", "X-Grafana-Id",
+	p.pool.Sign(out.Header)
 }
 
 // once is an empty body that cannot be rewound. With it, the transport does not
@@ -156,6 +144,7 @@ var (
 	errRedirect = errors.New("redirect")
 	errEncoded  = errors.New("encoded answer")
 	errNoEnd    = errors.New("answer without an end of its own")
+	errLoop     = errors.New("a request of this guard came back to it")
 )
 
 // modifyResponse looks at the headers of an answer before they are passed on.
@@ -165,9 +154,11 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		// The client would follow it around the guard, with its credentials.
 		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
+	case upstream.StatusLoop:
+		return errLoop
 	}
 	x := exchangeOf(res.Request.Context())
-	if x.request.endpoint.bulk != notBulk && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
+	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
 		return errNoEnd // It ends with the connection, so that a part looks whole.
 	}
 	if err := p.limitSize(res, x); err != nil {
@@ -255,6 +246,9 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errRedirect):
 		p.upstreamError(w, reasonRedirect, err, errors.New(
 			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))
+	case errors.Is(err, errLoop):
+		p.upstreamError(w, reasonLoop, err, errors.New(
+			"the upstream server is this promguard, or asks this promguard: an operator must let --upstream.url lead to a Prometheus"))
 	case errors.Is(err, errEncoded):
 		p.upstreamError(w, reasonEncoded, err, errors.New(
 			"the upstream server compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept: switch compression off there, or set wire_max in place of max"))

@@ -348,7 +348,7 @@ func TestRequestInFlightIsLoggedAfterAReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "query.log")
 	lost := 0
 	open := func() *querylog.Log {
-		log, err := querylog.Open(querylog.Options{File: file}, func() { lost++ })
+		log, err := querylog.Open(querylog.Options{File: file}, func(error) { lost++ })
 		require.NoError(t, err)
 		return log
 	}

@@ -81,7 +81,11 @@ func HandleHealthy(w http.ResponseWriter, _ *http.Request) {
 }
 
 // HandleReady answers 200 or 503, by Ready.
-func (p *Proxy) HandleReady(w http.ResponseWriter, _ *http.Request) {
+func (p *Proxy) HandleReady(w http.ResponseWriter, r *http.Request) {
+	if err := p.loop(r); err != nil { // A guard that looks at itself is not ready by its own word.
+		writeError(w, asAPIError(err))
+		return
+	}
 	if err := p.Ready(); err != nil {
 		http.Error(w, "promguard is not Ready: "+err.Error()+".", http.StatusServiceUnavailable)
 		return

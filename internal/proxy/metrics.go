@@ -29,6 +29,7 @@ const (
 	reasonRedirect    = "redirect"    // a redirect, which is not passed on
 	reasonTruncated   = "truncated"   // the connection broke inside the body
 	reasonEncoded     = "encoded"     // compressed, though it was asked not to be
+	reasonLoop        = "loop"        // a request of the guard came back to it
 )
 
 // Reasons of promguard_rejected_total besides limits and malformed requests.
@@ -149,10 +150,10 @@ func (m *metrics) precreate() {
 	for _, limit := range []string{querylimit.LimitMetadataRange, querylimit.LimitResults} {
 		m.adjusted.WithLabelValues(limit)
 	}
-	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonSaturated, reasonTenantSaturated} {
+	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop, reasonSaturated, reasonTenantSaturated} {
 		m.rejected.WithLabelValues(reason)
 	}
-	for _, reason := range []string{reasonUnreachable, reasonUnavailable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded} {
+	for _, reason := range []string{reasonUnreachable, reasonUnavailable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded, reasonLoop} {
 		m.upstream.WithLabelValues(reason)
 	}
 	for _, reason := range []string{resentUnsent, resentNotReady, resentLight} {

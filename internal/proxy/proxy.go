@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,6 +100,8 @@ type Proxy struct {
 	top       *topqueries.Tracker
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
+	guards    guards
+	looped    sync.Once // a loop was logged
 
 	readTimeout, stallTimeout time.Duration
 }
@@ -185,6 +188,8 @@ type exchange struct {
 	params   string // as they go upstream
 	record   *record
 	bounded  bounded // the answer; nil before it, or if it has no limit
+	// waitsSince is since when it waits for a permit; nil for now.
+	waitsSince func() time.Time
 }
 
 type exchangeKey struct{}
@@ -211,7 +216,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	seen := record{trace: p.startTrace(r)}
+	seen := record{trace: p.startTrace(r), trip: &trip{}}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
@@ -232,6 +237,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit reads the request and says whether it may go on.
 func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string, seen *record) (*exchange, error) {
+	if err := p.loop(r); err != nil {
+		return nil, err
+	}
 	if e == nil {
 		return nil, &apiError{
 			http.StatusNotFound, typeNotFound, "not_found",

@@ -6,6 +6,7 @@ package proxy
 import (
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/promguard/promguard/internal/querylimit"
@@ -19,10 +20,16 @@ type record struct {
 	request  *request // nil if it was malformed
 	verdict  querylimit.Verdict
 	trace    *requestTrace
-	passed   bool      // the rules let it through
-	sent     time.Time // to the server; zero if it was not
-	samples  int64     // that the server went through, if it says so
-	aborted  string    // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
+	trip     *trip
+	passed   bool   // the rules let it through
+	aborted  string // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
+}
+
+// trip is what is known of a request on its way to the server. It may go on when the
+// one for whom it was sent has left.
+type trip struct {
+	sent    atomic.Pointer[time.Time] // nil if it was not
+	samples atomic.Int64              // that the server went through, if it says so
 }
 
 // failed reports whether the client did not get a whole answer, or an error.
@@ -61,6 +68,7 @@ func (s *record) write(log *querylog.Log, start time.Time, took time.Duration, r
 	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if q := s.request; q != nil {
 		_, e.Queries = q.promQL()
+		e.Label = shorten(q.listed())
 		e.Start, e.End = optional(q.when.start), optional(q.when.end)
 		e.Step, e.Lookback = q.when.step.Seconds(), q.when.lookback.Seconds()
 		if q.limit >= 0 && q.endpoint.Results != nil {

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
+	"github.com/promguard/promguard/internal/intake"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/remoteread"
 )
@@ -74,6 +77,14 @@ func (q *request) set(name, value string) {
 		}
 	}
 	q.params = append(q.params, parameter{name, value})
+}
+
+// listed returns the label whose values are asked for, as Prometheus reads it.
+func (q *request) listed() string {
+	if strings.HasPrefix(q.label, "U__") {
+		return model.UnescapeName(q.label, model.ValueEncodingEscaping)
+	}
+	return q.label
 }
 
 // path returns the escaped and the decoded path below the API's root.
@@ -185,6 +196,8 @@ func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, er
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	switch {
+	case errors.Is(err, intake.ErrFull):
+		return nil, &apiError{http.StatusServiceUnavailable, typeUnavailable, reasonSaturated, fmt.Errorf("reading the body: %w; try again in some seconds", intake.ErrFull)}
 	case err != nil:
 		return nil, badData(fmt.Errorf("reading the body: %w", err))
 	case len(body) > limit:

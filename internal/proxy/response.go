@@ -64,6 +64,11 @@ func (w *responseWriter) breakOff() {
 
 func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDeadline(t) }
 
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
 // decode takes the compression off an answer, so that its bytes can be counted. A
 // server does not compress what it was asked not to, but something in front of it
 // may. The error is errEncoded, or what kept the body from being read.

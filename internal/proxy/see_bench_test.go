@@ -23,7 +23,7 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 	g := newGuard(t, "http://127.0.0.1:1", nil)
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/query?query=up", nil)
 	rw := newResponseWriter(httptest.NewRecorder(), time.Second)
-	seen := record{passed: true, endpoint: g.proxy.router.static["/api/v1/query"], request: &request{}, verdict: querylimit.Verdict{Queries: []*querylimit.Query{{Text: "up"}}}}
+	seen := record{trip: &trip{}, passed: true, endpoint: g.proxy.router.static["/api/v1/query"], request: &request{}, verdict: querylimit.Verdict{Queries: []*querylimit.Query{{Text: "up"}}}}
 	start := time.Now()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		seen.trace = g.proxy.startTrace(r)

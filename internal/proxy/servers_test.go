@@ -20,6 +20,7 @@ import (
 
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/topqueries"
 	"github.com/promguard/promguard/internal/upstream"
 )
 
@@ -93,22 +94,24 @@ func serveRaw(t *testing.T, text string) string {
 	return "http://" + l.Addr().String()
 }
 
-func TestBulkAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
+func TestAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
 	const part = "Content-Type: text/plain\r\n\r\nup{job=\"a\"} 1\nup{job=\"b\"} "
 	for name, tc := range map[string]struct {
 		head, target string
 		code         int
 	}{
-		"HTTP/1.0":                       {"HTTP/1.0 200 OK\r\n", "/federate?match[]=up", 503},
-		"HTTP/1.1":                       {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/federate?match[]=up", 503},
-		"HTTP/1.0, with a length":        {"HTTP/1.0 200 OK\r\nContent-Length: 26\r\n", "/federate?match[]=up", 200},
-		"JSON says itself where it ends": {"HTTP/1.0 200 OK\r\n", "/api/v1/query?query=up", 200},
+		"HTTP/1.0":                {"HTTP/1.0 200 OK\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.1":                {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/federate?match[]=up", 503},
+		"HTTP/1.0, with a length": {"HTTP/1.0 200 OK\r\nContent-Length: 26\r\n", "/federate?match[]=up", 200},
+		"a query":                 {"HTTP/1.0 200 OK\r\n", "/api/v1/query?query=up", 503},
+		"a list":                  {"HTTP/1.1 200 OK\r\nConnection: close\r\n", "/api/v1/labels", 503},
+		"an error, of HAProxy":    {"HTTP/1.0 504 Gateway Time-out\r\nConnection: close\r\n", "/api/v1/query?query=up", 504},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, serveRaw(t, tc.head+part), nil, opened)
 			a := g.get(t, tc.target)
 			require.Equal(t, tc.code, a.code)
-			if tc.code != 200 {
+			if tc.code == 503 {
 				requireEnvelope(t, a, "unavailable", "a part would look whole")
 				require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonTruncated))
 			}
@@ -146,6 +149,47 @@ func TestCompressionAroundARemoteReadHidesNothingFromItsLimit(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 			require.Contains(t, string(body), "compressed an answer")
 		})
+	}
+}
+
+// The server knows guess() and the clause hence, and the guard does not.
+func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
+	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/features" {
+			fmt.Fprint(w, `{"status":"success","data":{"promql_functions":{"guess":true},"promql":{"hence":true}}}`)
+			return
+		}
+		fmt.Fprint(w, `{"status":"success","data":{"version":"3.99.0","revision":"a","goVersion":"b"}}`)
+	})
+	root, err := url.Parse(behind.URL)
+	require.NoError(t, err)
+	for mode, want := range map[querylimit.Mode]int{querylimit.ModeEnforce: 422, querylimit.ModeWarn: 200, querylimit.ModeObserve: 200, querylimit.ModeOff: 200} {
+		g := newGuard(t, behind.URL, func(o *querylimit.Options) { o.UnknownPromQL = mode }, func(o *Options) {
+			o.Top = topqueries.New(10)
+			o.Pool = upstream.NewPool(upstream.Options{
+				URLs: []*url.URL{root}, Probe: upstream.ProbeRequire, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
+			})
+		})
+		require.NoError(t, g.proxy.Probe(t.Context()), "it ends no start")
+		for _, query := range []string{"guess(up[5m])", "sum(up) hence", "guess({le!=\"\"})"} {
+			for _, path := range []string{"query", "query_range", "query_exemplars", "parse_query"} {
+				a := do(t, g.Client(), newRequest(t, http.MethodGet, g.URL, path, url.Values{"query": {query}, "start": {"0"}, "end": {"60"}, "step": {"15"}}.Encode()))
+				require.Equal(t, want, a.code, "%s: %s", mode, a.body)
+				switch mode {
+				case querylimit.ModeEnforce:
+					requireEnvelope(t, a, typeExecution, "limit unknown_promql: a query with ", "cannot be judged")
+				case querylimit.ModeWarn:
+					require.Contains(t, a.body, "limit unknown_promql")
+				}
+			}
+		}
+		if mode != querylimit.ModeOff {
+			require.InDelta(t, 12, g.value(t, "promguard_limit_exceeded_total", "unknown_promql", mode.String()), 0)
+		}
+		require.Equal(t, 400, g.get(t, "/api/v1/query?query=other(up)").code, "nobody knows it")
+		require.Equal(t, 400, g.get(t, "/api/v1/series?match[]=guess(up)").code, "no selector has it")
+		require.Equal(t, 422, g.get(t, "/api/v1/query?query=sum({le!=%22%22})").code)
 	}
 }
 

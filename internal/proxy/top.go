@@ -22,9 +22,9 @@ func (p *Proxy) countCost(seen *record, rw *responseWriter, start time.Time, too
 	if p.top == nil || !seen.passed {
 		return
 	}
-	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: seen.samples}
-	if !seen.sent.IsZero() { // Others have waited for somebody else's answer.
-		cost.Seconds = (took - seen.sent.Sub(start)).Seconds()
+	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: seen.trip.samples.Load()}
+	if sent := seen.trip.sent.Load(); sent != nil { // Others have waited for somebody else's answer.
+		cost.Seconds = (took - sent.Sub(start)).Seconds()
 		cost.Longest = cost.Seconds
 	}
 	if rw.code/100 != 2 || seen.aborted != "" {
@@ -125,7 +125,7 @@ func watchSamples(res *http.Response, x *exchange) {
 		return
 	}
 	body := &samplesReader{}
-	body.heldBody = heldBody{res.Body, func() { x.record.samples = body.samples() }}
+	body.heldBody = heldBody{res.Body, func() { x.record.trip.samples.Store(body.samples()) }}
 	res.Body = body
 }
 

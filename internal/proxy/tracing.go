@@ -122,6 +122,7 @@ func (t *requestTrace) upstream(req *http.Request) childSpan {
 	ctx, span := t.tracer.Start(t.ctx, "upstream", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		semconv.HTTPRequestMethodKey.String(req.Method), semconv.ServerAddress(req.URL.Hostname()),
 	))
+	req.Header = req.Header.Clone() // Others may read those of the request that this one is for.
 	req.Header.Del("Traceparent")
 	req.Header.Del("Tracestate")
 	propagator.Inject(ctx, propagation.HeaderCarrier(req.Header))

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // MaxReadQueries is how many queries a remote read may have in any mode.
@@ -59,17 +57,4 @@ func (p *Policy) checkWindows(windows []Window, now time.Time) Refusals {
 		return nil
 	}
 	return p.checkSpan(nil, longest, first, now)
-}
-
-// forEndpoint returns the policy under which the selectors of an endpoint are
-// judged. On remote read, Prometheus turns an equality with one of its external
-// labels into one with the empty value, which nearly every series has; only the
-// metric name, or labels that the operator vouches for, make a selector selective.
-func (p *Policy) forEndpoint(e *Endpoint) *Policy {
-	if e.Name != EndpointRead || len(p.opts.EqualityLabels) > 0 {
-		return p
-	}
-	own := *p
-	own.opts.EqualityLabels = []string{labels.MetricName}
-	return &own
 }

@@ -4,12 +4,11 @@
 package querylimit
 
 // CheckQueries looks at the parsed queries of one request, apart from when they
-// are evaluated. Bare is set for a server that reads the selectors of them and
-// evaluates nothing.
-func (p *Policy) CheckQueries(queries []*Query, bare bool) Refusals {
+// are evaluated.
+func (p *Policy) CheckQueries(queries []*Query) Refusals {
 	var rs Refusals
 	for _, q := range queries {
-		if rs = p.checkSelectivity(q, bare); rs != nil {
+		if rs = p.checkSelectivity(q); rs != nil {
 			break // One refusal for each limit is enough.
 		}
 	}

@@ -27,7 +27,7 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 	strict.opts.Selectivity = ModeEnforce // In mode off it would not look.
 	list := []Finding{{
 		LimitSelectivity, p.opts.Selectivity, strconv.Itoa(len(q.selectors)) + " selectors", p.selectivityAllowed(),
-		strict.checkSelectivity(q, false) != nil,
+		strict.checkSelectivity(q) != nil,
 	}}
 	run := q.in(e)
 	count := func(c *Count, seen int) {
@@ -46,7 +46,7 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 	}
 	count(&counts[countSubqueryPoints], run.subqueryPoints())
 	if e.Step > 0 {
-		count(&counts[countPoints], int(min(e.End.Sub(e.Start)/e.Step, math.MaxInt32))+1)
+		count(&counts[countPoints], e.steps())
 		b := p.opts.MinStep
 		list = append(list, Finding{LimitMinStep, b.Mode, text(e.Step), allowed(b.Value), e.Step < b.Value}, p.explainStep(q, e))
 	}

@@ -15,6 +15,11 @@ type Request struct {
 	Who Subject
 	// Texts are the PromQL of the request: a query, or selectors.
 	Texts []string
+	// Label is that whose values are asked for, if they are.
+	Label string
+	// UnknownPromQL names functions, aggregations and keywords that the server knows,
+	// and the parser does not.
+	UnknownPromQL []string
 	// Start and End are zero where the request leaves them out. For an instant
 	// both are its time, and Given says that it has one.
 	Start, End time.Time
@@ -66,13 +71,18 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 		var err error
 		if v.Queries, rs, err = r.parse(a, d.Policy); err != nil || v.Queries == nil {
 			v.Refusals = append(v.Refusals, rs...)
+			if name := r.unknown(); err != nil && name != "" {
+				err = nil
+				v.Refusals = append(v.Refusals, v.Policy.refuseUnknown(name)...)
+				v.judgeLimit(r)
+			}
 			return v, err
 		}
 		if s.NeedsFingerprints() {
 			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
 			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
 		}
-		rs = append(rs, v.Policy.forEndpoint(r.Endpoint).CheckQueries(v.Queries, r.Endpoint.Takes != TakesExpr)...)
+		rs = append(rs, v.Policy.forRequest(r).CheckQueries(v.Queries)...)
 		rs = v.Policy.checkBulk(rs, r)
 	}
 	v.Refusals = append(v.Refusals, rs...)

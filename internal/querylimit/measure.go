@@ -60,7 +60,7 @@ func measureTexts(queries []*Query, see func(string, float64)) {
 
 func measureEvaluation(q *Query, e Evaluation, now time.Time, see func(string, float64)) {
 	if e.Step > 0 {
-		measureCount(LimitPoints, int(min(e.End.Sub(e.Start)/e.Step, math.MaxInt32))+1, see)
+		measureCount(LimitPoints, e.steps(), see)
 		see(LimitMinStep, float64(e.Step))
 	}
 	run := q.in(e)

@@ -79,6 +79,8 @@ type Options struct {
 	// EqualityLabels restricts the labels whose equality matcher makes a
 	// selector selective. Empty means any label. A metric name always counts.
 	EqualityLabels []string
+	// UnknownPromQL is the mode of the limit of that name.
+	UnknownPromQL Mode
 	// QueryBytes bounds the length of an expression or selector in bytes; Max
 	// is 1 to MaxQueryBytes.
 	QueryBytes Bound
@@ -131,6 +133,7 @@ func DefaultOptions() Options {
 			ClassBulk:     2 * time.Minute,
 		},
 		Selectivity:     ModeEnforce,
+		UnknownPromQL:   ModeEnforce,
 		QueryBytes:      Bound{ModeEnforce, 64 << 10},
 		QueryOperators:  Bound{ModeEnforce, 1000},
 		RegexSize:       Bound{ModeEnforce, 100_000},
@@ -163,6 +166,7 @@ func DefaultOptions() Options {
 type Policy struct {
 	opts   Options
 	tenant string
+	listed string // the label whose values are asked for, of a request for these
 }
 
 // New returns the policy that opts describes, or an error that names the option,

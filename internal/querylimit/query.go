@@ -50,10 +50,7 @@ type Query struct {
 
 type selector struct {
 	matchers []*labels.Matcher
-	// implied is set for the second argument of info() without a metric name:
-	// Prometheus selects target_info by equality.
-	implied bool
-	reach   reach
+	reach    reach
 }
 
 // reach says which samples a selector reads, in milliseconds relative to the
@@ -79,7 +76,7 @@ const (
 // subquery is one [range:step]. It is evaluated over the range of the query and
 // those of all subqueries around it.
 type subquery struct {
-	ranges time.Duration // its own and those around it
+	ranges int64         // its own and those around it, in milliseconds
 	step   time.Duration // 0 for the server's default
 	pinned bool          // by an @ modifier: the range of the query does not count
 }
@@ -197,7 +194,6 @@ func (w *walker) selector(n *parser.VectorSelector) {
 	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil
 	w.query.selectors = append(w.query.selectors, selector{
 		matchers: n.LabelMatchers,
-		implied:  n.BypassEmptyMatcherCheck && !hasNameMatcher(n.LabelMatchers),
 		reach:    reachOf(n, w.top().around, w.evalRange),
 	})
 	w.evalRange = 0

@@ -32,6 +32,20 @@ const (
 	DefaultSubqueryStep = time.Minute
 )
 
+// length is the time from the first step to the last, in milliseconds. A Duration ends
+// after 292 years, and what the server does not.
+func (e *Evaluation) length() float64 {
+	seconds := float64(e.End.Unix()) - float64(e.Start.Unix())
+	return 1000*seconds + float64(e.End.Nanosecond()-e.Start.Nanosecond())/float64(time.Millisecond)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// steps is how many there are of a range query.
+func (e *Evaluation) steps() int {
+	return int(min(e.length()/milliseconds(e.Step), math.MaxInt32)) + 1
+}
+
 func (e *Evaluation) subqueryStep() time.Duration {
 	if e.SubqueryStep > 0 {
 		return e.SubqueryStep
@@ -49,9 +63,10 @@ func (e *Evaluation) lookback() time.Duration {
 // subqueryContext adds up the subqueries around a node. An @ modifier makes what
 // is around it irrelevant.
 type subqueryContext struct {
-	anchor         anchor
-	at             int64
-	offset, ranges time.Duration
+	anchor anchor
+	at     int64
+	offset time.Duration
+	ranges int64 // in milliseconds, which no depth makes overflow
 }
 
 func (c *subqueryContext) enter(n *parser.SubqueryExpr) {
@@ -60,7 +75,7 @@ func (c *subqueryContext) enter(n *parser.SubqueryExpr) {
 		*c = subqueryContext{anchor: a, at: at}
 	}
 	c.offset = add(c.offset, n.OriginalOffset)
-	c.ranges = add(c.ranges, n.Range)
+	c.ranges += n.Range.Milliseconds()
 }
 
 // add is a + b that stops at the largest duration.
@@ -92,7 +107,7 @@ func reachOf(n *parser.VectorSelector, around subqueryContext, evalRange time.Du
 	var r reach
 	if r.anchor, r.at = anchorOf(n.Timestamp, n.StartOrEnd); r.anchor == anchorEvaluation {
 		r.anchor, r.at = around.anchor, around.at
-		r.back += around.offset.Milliseconds() + around.ranges.Milliseconds()
+		r.back += around.offset.Milliseconds() + around.ranges
 		r.ahead -= around.offset.Milliseconds()
 	}
 	r.lookbackBack = evalRange == 0 || n.Anchored || n.Smoothed
@@ -183,11 +198,11 @@ func (q *evaluated) subqueryPoints() int {
 		if step <= 0 {
 			step = q.at.subqueryStep()
 		}
-		span := s.ranges
+		span := float64(s.ranges)
 		if !s.pinned {
-			span = add(span, q.at.End.Sub(q.at.Start))
+			span += q.at.length()
 		}
-		sum += float64(span / step)
+		sum += math.Floor(span / milliseconds(step))
 	}
 	return int(min(sum, math.MaxInt32))
 }

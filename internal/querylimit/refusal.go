@@ -12,6 +12,7 @@ import (
 // configuration and names of pages under docs/limits, so they do not change.
 const (
 	LimitSelectivity    = "selectivity"
+	LimitUnknownPromQL  = "unknown_promql"
 	LimitQueryBytes     = "query_bytes"
 	LimitQueryOperators = "query_operators"
 	LimitRegexSize      = "regex_size"
@@ -43,7 +44,7 @@ const (
 // Limits returns the name of every limit, in the order of the documentation.
 func Limits() []string {
 	return []string{
-		LimitSelectivity, LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitRegexCost,
+		LimitSelectivity, LimitUnknownPromQL, LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitRegexCost,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
 		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitStepRounding, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
 		LimitFederateSelectors, LimitReadQueries,

@@ -4,6 +4,7 @@
 package querylimit
 
 import (
+	"math"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -16,39 +17,51 @@ import (
 // name and without an equality matcher, such as {le!=""}, by intersecting
 // postings of nearly every series of the head and of every block.
 func (p *Policy) Check(ms []*labels.Matcher) Refusals {
-	if p.opts.Selectivity == ModeOff || p.selective(ms) {
+	if p.opts.Selectivity == ModeOff || p.selective(ms) || p.lists(ms) {
 		return nil
 	}
 	return Refusals{p.refuseSelector(ms)}
 }
 
+// forRequest returns the policy under which the selectors of a request are judged. On
+// remote read, Prometheus turns an equality with one of its external labels into one
+// with the empty value, which nearly every series has; only the metric name, or labels
+// that the operator vouches for, make a selector selective.
+func (p *Policy) forRequest(r *Request) *Policy {
+	own := *p
+	switch {
+	case r.Endpoint.Name == EndpointRead && len(p.opts.EqualityLabels) == 0:
+		own.opts.EqualityLabels = []string{labels.MetricName}
+	case r.Label != "":
+		own.listed = r.Label
+	default:
+		return p
+	}
+	return &own
+}
+
+// lists reports whether the selector only says which values of the label that is
+// listed are wanted. The server goes through these, and through no series.
+func (p *Policy) lists(ms []*labels.Matcher) bool {
+	return p.listed != "" && !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name != p.listed })
+}
+
 // CheckExpr looks at every selector of a parsed expression, wherever it stands:
 // in subqueries, on both sides of operators, in parameters of aggregations and
-// as the second argument of info(). An expression with a node that this version
-// of the parser does not know is refused, whatever the mode.
-func (p *Policy) CheckExpr(expr parser.Expr) Refusals {
-	return p.checkSelectivity(Analyze("", expr), false)
-}
+// as the second argument of info(), which Prometheus selects as it stands before it
+// thinks of target_info. An expression with a node that this version of the parser does
+// not know is refused, whatever the mode.
+func (p *Policy) CheckExpr(expr parser.Expr) Refusals { return p.checkSelectivity(Analyze("", expr)) }
 
-// CheckSelectors is CheckExpr for a server that reads the bare selectors of an
-// expression and does not evaluate it, as query_exemplars does. The second
-// argument of info() then has no implied metric name.
-func (p *Policy) CheckSelectors(expr parser.Expr) Refusals {
-	return p.checkSelectivity(Analyze("", expr), true)
-}
-
-// checkSelectivity looks at the selectors of a query: if bare, as a server does
-// that does not evaluate it.
-func (p *Policy) checkSelectivity(q *Query, bare bool) Refusals {
+// checkSelectivity looks at the selectors of a query.
+func (p *Policy) checkSelectivity(q *Query) Refusals {
 	if q.unknown != nil {
 		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "an expression", "cannot be checked: "+q.unknown.Error(),
 			"Rewrite it without that construct, or run a version that knows it.")}
 	}
 	for i := range q.selectors {
-		if s := &q.selectors[i]; bare || !s.implied {
-			if rs := p.Check(s.matchers); rs != nil {
-				return rs // One refusal for each limit is enough.
-			}
+		if rs := p.Check(q.selectors[i].matchers); rs != nil {
+			return rs // One refusal for each limit is enough.
 		}
 	}
 	return nil
@@ -132,46 +145,69 @@ func setSize(re *syntax.Regexp, limit int) int {
 	}
 }
 
-// isPrefixed reports whether the regular expression asks for values that begin
-// with given text, in every branch, as "node_.+|kube_.+" does. Such a regular
-// expression on the metric name names a family of metrics.
+// isPrefixed reports whether the regular expression asks for values that begin with
+// given text, in every branch, as "node_.+|kube_.+" does. Such a regular expression on
+// the metric name names a family of metrics. A letter is enough, but not a letter in
+// each of many branches: all of the alphabet would be all metrics.
 func isPrefixed(m *labels.Matcher) bool {
-	if m.Prefix() != "" {
-		return true
-	}
 	re, err := syntax.Parse(m.Value, syntax.Perl|syntax.DotNL)
-	return err == nil && branches(re, beginsWithLiteral)
+	return err == nil && beginnings(re) <= 1.0/letters
 }
 
-func beginsWithLiteral(re *syntax.Regexp) bool {
+// letters is how many a name can begin with, roughly.
+const letters = 26
+
+// beginnings returns which share of all texts begin as the regular expression asks for,
+// if all letters were as frequent.
+func beginnings(re *syntax.Regexp) float64 {
+	share, _ := beginningsOf(re)
+	return share
+}
+
+// beginningsOf is beginnings that also says whether what follows re stands at a known
+// place, so that it counts, too.
+func beginningsOf(re *syntax.Regexp) (share float64, closed bool) {
 	switch re.Op {
+	case syntax.OpBeginText, syntax.OpBeginLine, syntax.OpEmptyMatch:
+		return 1, true
 	case syntax.OpLiteral:
-		return true
-	case syntax.OpConcat:
+		return math.Pow(letters, -float64(len(re.Rune))), true
+	case syntax.OpCharClass:
+		n := 0
+		for i := 0; i+1 < len(re.Rune) && n < letters; i += 2 {
+			n += int(re.Rune[i+1]-re.Rune[i]) + 1
+		}
+		return min(1, float64(n)/letters), true
+	case syntax.OpCapture:
+		return beginningsOf(re.Sub[0])
+	case syntax.OpPlus:
+		share, _ = beginningsOf(re.Sub[0])
+		return share, false
+	case syntax.OpRepeat:
+		if re.Min == 0 {
+			return 1, false
+		}
+		share, _ = beginningsOf(re.Sub[0])
+		return share, false
+	case syntax.OpAlternate:
+		closed = true
 		for _, sub := range re.Sub {
-			// An anchor consumes nothing, and the whole expression is anchored.
-			if sub.Op != syntax.OpBeginText && sub.Op != syntax.OpBeginLine {
-				return branches(sub, beginsWithLiteral)
+			s, c := beginningsOf(sub)
+			share, closed = min(1, share+s), closed && c
+		}
+		return share, closed
+	case syntax.OpConcat:
+		share = 1
+		for _, sub := range re.Sub {
+			s, c := beginningsOf(sub)
+			if share *= s; !c {
+				return share, false
 			}
 		}
+		return share, true
+	default:
+		return 1, false
 	}
-	return false
-}
-
-// branches reports whether holds is true of every alternative of re.
-func branches(re *syntax.Regexp, holds func(*syntax.Regexp) bool) bool {
-	for re.Op == syntax.OpCapture {
-		re = re.Sub[0]
-	}
-	if re.Op != syntax.OpAlternate {
-		return holds(re)
-	}
-	for _, sub := range re.Sub {
-		if !branches(sub, holds) {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *Policy) refuseSelector(ms []*labels.Matcher) *Refusal {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -65,6 +66,15 @@ func TestSelectorThatNamesNothingIsRefused(t *testing.T) {
 		`{__name__=~".*_total"}`,
 		`{__name__=~"node_.+|.*_total"}`,
 		`{__name__=~"[nk].*"}`,
+		`{__name__=~"a.*|b.*|c.*|d.*|e.*|f.*|g.*|h.*|i.*|j.*|k.*|l.*|m.*|n.*|o.*|p.*|q.*|r.*|s.*|t.*|u.*|v.*|w.*|x.*|y.*|z.*"}`,
+		`{__name__=~"n.*|k.*"}`,
+		`{__name__=~"(a|b|c|d).+"}`,
+		`{__name__=~"[a-z][a-z].*"}`,
+		`{__name__=~"[a-z]+"}`,
+		`{__name__=~"(abc)?def.*"}`,
+		`{__name__=~"(abc|).*"}`,
+		`{__name__=~"(?i)[a-z].*"}`,
+		"{__name__=~\"" + alphabet("%c%c.*") + "\"}",
 		`{__name__=~"(node_)?.+"}`,
 		`{__name__=~"node_.+|"}`,
 		`{foo=~"(?i)bar.*"}`,
@@ -95,6 +105,11 @@ func TestSelectorThatNamesAMetricOrAValuePasses(t *testing.T) {
 		`{__name__=~"^node_.+$"}`,
 		`{__name__=~"node_.+|kube_.+"}`,
 		`{__name__=~"(node|kube)_.+"}`,
+		`{__name__=~"k.*"}`,
+		`{__name__=~"[nk]ode_.*"}`,
+		`{__name__=~"(a|b|c|d)bc.+"}`,
+		`{__name__=~"node_(cpu|memory)?.+"}`,
+		`{__name__=~"(job|instance):.+"}`,
 		`{__name__=~"(?i)node_.+"}`,
 		`{__name__=~"(?i)up"}`,
 		`{foo="bar"}`,
@@ -109,6 +124,45 @@ func TestSelectorThatNamesAMetricOrAValuePasses(t *testing.T) {
 		t.Run(s, func(t *testing.T) {
 			require.Nil(t, p.Check(parseSelector(t, s)))
 		})
+	}
+}
+
+// alphabet is an alternative for every pair of letters.
+func alphabet(format string) string {
+	var all []string
+	for a := 'a'; a <= 'z'; a++ {
+		for b := 'a'; b <= 'z'; b++ {
+			all = append(all, fmt.Sprintf(format, a, b))
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+func TestValuesOfTheLabelThatIsListedAreLookedThroughAndNoSeries(t *testing.T) {
+	rules, err := NewRuleset(RulesetOptions{Global: DefaultOptions()})
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		label, selector string
+		passes          bool
+	}{
+		{"__name__", `{__name__=~".*cpu.*"}`, true},
+		{"__name__", `{__name__!=""}`, true},
+		{"pod", `{pod!=""}`, true},
+		{"pod", `{pod!="",pod!~"a.*"}`, true},
+		{"pod", `{namespace!=""}`, false},
+		{"pod", `{pod!="",namespace!=""}`, false},
+		{"pod", `{pod=~"a.*",namespace="x"}`, true},
+		{"__name__", `{__name__=~".*cpu.*",job!="x"}`, false},
+		{"le", `{"le"!=""}`, true},
+		{"", `{pod!=""}`, false},
+	} {
+		endpoint := "labels"
+		if tc.label != "" {
+			endpoint = "label/:name/values"
+		}
+		v, err := rules.Judge(NewAnalyzer(1<<20), &Request{Endpoint: FindEndpoint(endpoint), Texts: []string{tc.selector}, Label: tc.label, Limit: -1}, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, tc.passes, v.Refusals.Err() == nil, "%s of %s", tc.selector, tc.label)
 	}
 }
 
@@ -176,7 +230,10 @@ func TestUnselectiveSelectorIsFoundWhereverItStands(t *testing.T) {
 		{`absent_over_time({le!=""}[5m])`, true},
 		{`info({le!=""})`, true},
 		{`info(up)`, false},
-		{`info(up, {k8s_cluster_name=~".+"})`, false}, // target_info by equality is implied
+		{`info(up, {le!=""})`, true},
+		{`info(up, {k8s_cluster_name=~".+"})`, true},
+		{`info(up, {__name__="target_info",k8s_cluster_name=~".+"})`, false},
+		{`info(up, {k8s_cluster_name="a"})`, false},
 		{`info(up, {__name__="build_info"})`, false},
 		{`info(up, {__name__=~".+"})`, true},
 		{`info(up, {__name__!="target_info"})`, true},
@@ -193,14 +250,6 @@ func TestUnselectiveSelectorIsFoundWhereverItStands(t *testing.T) {
 			require.Equal(t, tc.refused, rs.Err() != nil, "%v", rs)
 		})
 	}
-}
-
-func TestExemplarsDoNotImplyAMetricNameForInfo(t *testing.T) {
-	p := newPolicy(t, nil)
-	expr, err := testParser.ParseExpr(`info(up, {k8s_cluster_name=~".+"})`)
-	require.NoError(t, err)
-	require.NoError(t, p.CheckExpr(expr).Err())
-	require.Error(t, p.CheckSelectors(expr).Err())
 }
 
 type unknownNode struct{ parser.Expr }
@@ -264,7 +313,7 @@ func FuzzCheckExpr(f *testing.F) {
 		if err != nil {
 			return
 		}
-		strict, refused := p.CheckSelectors(expr), false
+		strict, refused := p.CheckExpr(expr), false
 		for _, ms := range parser.ExtractSelectors(expr) {
 			refused = refused || p.Check(ms) != nil
 		}

@@ -55,8 +55,8 @@ func (s *StepRounding) advise(e Evaluation, window time.Duration) stepAdvice {
 	case e.Step < alignedBelow*s.Interval && e.Step%s.Interval != 0:
 		because("is no multiple of the scrape interval of " + text(s.Interval) + ", so that steps have more or fewer samples by turns")
 	}
-	if s.Points > 0 && length/e.Step >= time.Duration(s.Points) {
-		because("makes " + strconv.FormatInt(int64(length/e.Step)+1, 10) + " points, of which a panel shows about " + strconv.Itoa(s.Points))
+	if s.Points > 0 && e.steps() > s.Points {
+		because("makes " + strconv.Itoa(e.steps()) + " points, of which a panel shows about " + strconv.Itoa(s.Points))
 		a.step = max(a.step, length/time.Duration(s.Points)+1)
 	}
 	if len(a.reasons) > 0 {

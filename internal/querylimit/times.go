@@ -62,8 +62,7 @@ func (p *Policy) CheckEvaluation(q *Query, e Evaluation, now time.Time) Refusals
 	var rs Refusals
 	run := q.in(e)
 	if e.Step > 0 {
-		steps := min(e.End.Sub(e.Start)/e.Step, math.MaxInt32)
-		rs = p.checkCount(rs, &counts[countPoints], int(steps)+1)
+		rs = p.checkCount(rs, &counts[countPoints], e.steps())
 		rs = p.checkMinStep(rs, e.Step)
 		rs = p.checkStepRounding(rs, q, e)
 	}

@@ -4,6 +4,7 @@
 package querylimit
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,7 +145,7 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 			check := func(text string) Refusals {
 				q, rs, err := NewAnalyzer(0).Expr(p, text)
 				require.NoError(t, err, text)
-				return append(append(rs, p.CheckQueries([]*Query{q}, false)...), p.CheckEvaluation(q, tc.when, testNow)...)
+				return append(append(rs, p.CheckQueries([]*Query{q})...), p.CheckEvaluation(q, tc.when, testNow)...)
 			}
 			if tc.ok != "" {
 				require.Empty(t, check(tc.ok), "%s %s", tc.limit, tc.ok)
@@ -343,4 +344,20 @@ func FuzzReach(f *testing.F) {
 		}
 		requireSameReach(t, text, length, step)
 	})
+}
+
+func TestLimitsOnStepsGoOnWhereADurationEnds(t *testing.T) {
+	start, end := time.UnixMilli(-9e15), time.UnixMilli(9e15) // 570,000 years
+	for _, step := range []time.Duration{time.Second, 24 * time.Hour, 292 * 365 * 24 * time.Hour} {
+		e := Evaluation{Start: start, End: end, Step: step}
+		require.Equal(t, int(min(18e15/float64(step.Milliseconds()), math.MaxInt32))+1, e.steps())
+	}
+	p := newPolicy(t, func(o *Options) { o.Points = Bound{ModeEnforce, 1000}; o.SubqueryPoints = Bound{ModeEnforce, 700} })
+	long := Evaluation{Start: start, End: end, Step: 290 * 365 * 24 * time.Hour}
+	q := Analyze("", mustParse(t, "up"))
+	require.ErrorContains(t, p.CheckEvaluation(q, long, end).Err(), "limit points: a range query of 1969 steps")
+	nested := Analyze("", mustParse(t, "max_over_time(max_over_time(max_over_time(up[250y:1y])[250y:250y])[250y:250y])"))
+	at := Evaluation{Start: end, End: end}
+	require.ErrorContains(t, p.CheckEvaluation(nested, at, end).Err(), "limit subquery_points")
+	require.Equal(t, 750+2+1, nested.in(at).subqueryPoints())
 }

@@ -9,6 +9,7 @@ package querylog
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -23,6 +24,8 @@ type Entry struct {
 	Time     time.Time `json:"ts"`
 	Endpoint string    `json:"endpoint"`
 	Class    string    `json:"class"`
+	// Label is that whose values were asked for.
+	Label string `json:"label,omitempty"`
 
 	// Who asked, as far as it was believed; UserAgent and Client as seen.
 	Tenant    string `json:"tenant,omitempty"`
@@ -105,12 +108,14 @@ const (
 	queueBytes  = 16 << 20
 )
 
+var errBehind = errors.New("the disk does not keep up")
+
 // Log is an open log. A nil Log wants nothing. Safe for concurrent use.
 type Log struct {
 	opts    Options
 	slow    float64 // opts.SlowerThan in seconds
 	file    *os.File
-	lost    func()
+	lost    func(error)
 	entries chan *Entry
 	waiting atomic.Int64 // bytes of the texts of entries
 	done    chan struct{}
@@ -120,9 +125,9 @@ type Log struct {
 }
 
 // Open opens the file of opts for appending; without one it returns nil. Lost is
-// called for each entry that could not be written: a request does not wait for
-// the disk, nor fail with it.
-func Open(opts Options, lost func()) (*Log, error) {
+// called for each entry that could not be written, with the reason: a request does not
+// wait for the disk, nor fail with it.
+func Open(opts Options, lost func(error)) (*Log, error) {
 	if opts.File == "" {
 		return nil, nil
 	}
@@ -156,7 +161,7 @@ func (l *Log) Write(e *Entry) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
-		l.lost()
+		l.lost(os.ErrClosed)
 		return
 	}
 	n := e.bytes()
@@ -168,7 +173,7 @@ func (l *Log) Write(e *Entry) {
 		}
 	}
 	l.waiting.Add(-n)
-	l.lost()
+	l.lost(errBehind)
 }
 
 // keepQueries makes the entry hold its queries alone, and not the request that
@@ -222,9 +227,9 @@ func (l *Log) run() {
 	w := bufio.NewWriterSize(l.file, 64<<10)
 	pending := 0
 	flush := func() {
-		if w.Flush() != nil {
+		if err := w.Flush(); err != nil {
 			for range pending {
-				l.lost()
+				l.lost(err)
 			}
 			w.Reset(l.file) // It would return the same error for ever.
 			_, _ = l.file.WriteString("\n")
@@ -236,7 +241,7 @@ func (l *Log) run() {
 		l.waiting.Add(-e.bytes())
 		line, err := json.Marshal(e)
 		if err != nil {
-			l.lost() // A time or a number that JSON cannot hold.
+			l.lost(err) // A time or a number that JSON cannot hold.
 			continue
 		}
 		if w.Available() <= len(line) {

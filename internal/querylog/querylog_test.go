@@ -29,7 +29,12 @@ func open(t *testing.T, change func(*Options)) (log *Log, path string, lost *ato
 	if change != nil {
 		change(&opts)
 	}
-	log, err := Open(opts, func() { lost.Add(1) })
+	log, err := Open(opts, func(err error) {
+		if err == nil {
+			t.Error("it says not why")
+		}
+		lost.Add(1)
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	return log, path, lost

@@ -38,9 +38,9 @@ func TestServerThatIsNotWhatItIsTakenForEndsTheStart(t *testing.T) {
 		"nothing to say":                {KindPrometheus, with(base, build, success(`["/api/v1/status/buildinfo?"]`)), "", ""},
 		"agent":                         {KindPrometheus, with(base, "/api/v1/features", success(`{"prometheus":{"agent_mode":true}}`)), "agent mode", ""},
 		"functions that are known":      {KindPrometheus, with(base, "/api/v1/features", success(`{"promql_functions":{"rate":true,"mad_over_time":true},"promql":{"fill":true,"type_and_unit_labels":true},"promql_operators":{"limitk":true,"</":true}}`)), "", ""},
-		"a function that is not known":  {KindPrometheus, with(base, "/api/v1/features", success(`{"promql_functions":{"guess":true}}`)), "its PromQL has guess, which", ""},
+		"a function that is not known":  {KindPrometheus, with(base, "/api/v1/features", success(`{"promql_functions":{"guess":true}}`)), "", MismatchPromQL},
 		"which is off":                  {KindPrometheus, with(base, "/api/v1/features", success(`{"promql_functions":{"guess":false}}`)), "", ""},
-		"syntax that is not known":      {KindPrometheus, with(base, "/api/v1/features", success(`{"promql":{"a":true,"b":true},"promql_operators":{"c":true,"d":true}}`)), "its PromQL has a, b, c and 1 more", ""},
+		"syntax that is not known":      {KindPrometheus, with(base, "/api/v1/features", success(`{"promql":{"a":true,"b":true},"promql_operators":{"c":true,"d":true}}`)), "", MismatchPromQL},
 		"no API at this path":           {KindPrometheus, map[string]string{"/-/ready": "ok"}, "it answers 404 at /api/v1/status/buildinfo and 404 at /api/v1/query, .*--web.route-prefix", ""},
 		"a page at every path":          {KindPrometheus, with(nil, "/api/v1/status/buildinfo", "<html>", "/api/v1/query", "<html>"), "it answers 200 at", ""},
 		"a path of VictoriaMetrics":     {KindVictoriaMetrics, with(nil, "/api/v1/status/buildinfo", "400 unsupported path", "/api/v1/query", "400 unsupported path"), "it answers 400 at", ""},
@@ -121,6 +121,11 @@ func TestLimitsAreJudgedByWhatTheServersDo(t *testing.T) {
 	require.NoError(t, p.Check(t.Context()))
 	require.Equal(t, Assumptions{Lookback: 7 * time.Minute, SubqueryStep: 15 * time.Second}, p.Assumed(), "those that make a query read most")
 	require.InDelta(t, 420, testutil.ToFloat64(p.metrics.lookback), 0)
+
+	p = newTestPool(t, KindPrometheus, ProbeRequire, "http://a", "http://b")
+	p.serve("b", with(healthy(1), "/api/v1/features", success(`{"promql":{"a":true},"promql_functions":{"guess":true,"rate":true},"promql_operators":{"c":true,"d":true}}`)))
+	require.NoError(t, p.Check(t.Context()))
+	require.Equal(t, []string{"a", "c", "d", "guess"}, p.Assumed().UnknownPromQL)
 }
 
 func TestOddAnswersTellNothing(t *testing.T) {

@@ -50,6 +50,7 @@ func (p *Pool) open(ctx context.Context, s *Server, path, query string) (*http.R
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "promguard")
+	p.Sign(req.Header)
 	return p.transport.RoundTrip(req)
 }
 
@@ -84,6 +85,8 @@ func (p *Pool) look(ctx context.Context, s *Server) (State, string, error) {
 		switch {
 		case err != nil:
 			return Away, err.Error(), err
+		case a.code == StatusLoop:
+			return Away, errLoop.Error(), errLoop
 		case a.code/100 == 2:
 			return Ready, "", nil
 		case a.code >= http.StatusInternalServerError:
@@ -95,6 +98,8 @@ func (p *Pool) look(ctx context.Context, s *Server) (State, string, error) {
 	switch {
 	case err != nil:
 		return Away, err.Error(), err
+	case a.code == StatusLoop:
+		return Away, errLoop.Error(), errLoop
 	case a.code >= http.StatusInternalServerError:
 		return NotReady, "status " + strconv.Itoa(a.code), nil
 	}

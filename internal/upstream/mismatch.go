@@ -70,7 +70,7 @@ func (f *Facts) Mismatches(kind Kind) []Mismatch {
 		add(MismatchAgent, true, "it is a Prometheus in agent mode, which answers no queries: put the server that it writes to behind the guard")
 	}
 	if unknown := f.unknownPromQL(); len(unknown) > 0 {
-		add(MismatchPromQL, true, "its PromQL has %s, which this promguard, with the parser of Prometheus %s, cannot judge and refuses with 400: use a newer promguard, or switch the feature off there", list3(unknown), parserVersion)
+		add(MismatchPromQL, false, "its PromQL has %s, which this promguard, with the parser of Prometheus %s, cannot judge: queries that use it are refused, unless limits.unknown_promql lets them pass; use a newer promguard", list3(unknown), parserVersion)
 	}
 	if f.Kind == KindPrometheus && newer(f.Version, parserVersion) {
 		add(MismatchVersion, false, "it is Prometheus %s, and this promguard has the parser of %s: what is new in PromQL since is refused with 400; use a newer promguard", f.Version, parserVersion)

@@ -53,6 +53,7 @@ type Pool struct {
 	staleAfter time.Duration
 	logger     *slog.Logger
 	metrics    *metrics
+	via        string // see Name
 
 	mu       sync.Mutex // guards what servers say of themselves
 	checking bool       // nothing is chosen until the end of Check
@@ -63,7 +64,7 @@ type Pool struct {
 // NewPool returns a pool. It asks nothing yet; the first server is read from
 // until more is known.
 func NewPool(o Options) *Pool {
-	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger}
+	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName()}
 	if p.kind == "" {
 		p.kind = KindPrometheus
 	}

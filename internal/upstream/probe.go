@@ -53,6 +53,9 @@ type Assumptions struct {
 	// StepOfRequest is set if a subquery without a step has that of the request,
 	// where that has one.
 	StepOfRequest bool
+	// UnknownPromQL names what one of the servers has in its PromQL, and the parser
+	// of the guard does not know.
+	UnknownPromQL []string
 }
 
 // Assumed returns what is known, and Prometheus's defaults until then.
@@ -70,6 +73,7 @@ func (p *Pool) assume() {
 			a.SubqueryStep = step
 		}
 		a.Lookback = max(a.Lookback, cmp.Or(f.Lookback, querylimit.DefaultLookback))
+		a.UnknownPromQL = append(a.UnknownPromQL, f.unknownPromQL()...)
 	}
 	p.assumed.Store(&a)
 	p.metrics.lookback.Set(a.Lookback.Seconds())
@@ -176,7 +180,7 @@ func (p *Pool) use(s *Server, f *Facts) error {
 // Inspect asks the server at a URL what it is. The error is that of one that has no
 // answer to a question now.
 func Inspect(ctx context.Context, u *url.URL, transport http.RoundTripper) (*Facts, error) {
-	p := &Pool{transport: transport}
+	p := &Pool{transport: transport, via: newName()}
 	return askFacts(ctx, p.asks(newServer(u)), Facts{})
 }
 

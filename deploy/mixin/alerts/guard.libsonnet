@@ -72,5 +72,13 @@ function(c)
         'The server behind does not answer in full.',
         'The server behind the guard left {{ $value | humanizePercentage }} of the requests without a whole answer.',
       ),
+      alert(
+        'PromguardQueryLogLost',
+        'warning',
+        '5m',
+        'sum by (pod) (rate(promguard_query_log_lost_total{%s}[5m])) > 0' % s,
+        'Requests are missing in the query log.',
+        'The guard {{ $labels.pod }} cannot write {{ $value | humanize }} entries per second to its query log; its log says why.',
+      ),
     ],
   }

@@ -25,7 +25,7 @@ function(c) local s = c.guard; g.dashboard(
       ]),
     ]),
     g.row('Blind spots', [
-      g.timeseries('Query log lines lost', 'Requests that are not in the query log because the disk was too slow.', 'reqps', [g.query('sum(rate(promguard_query_log_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
+      g.timeseries('Query log lines lost', 'Requests that are not in the query log because the disk was full or too slow.', 'reqps', [g.query('sum(rate(promguard_query_log_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
       g.timeseries('Warnings lost', 'Answers without a warning that belongs to them: that of a limit in mode warn, or those of the server behind a list that was truncated far before its end.', 'reqps', [g.query('sum(rate(promguard_warnings_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
     ]),
   ]

@@ -1,0 +1,52 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/promguard/promguard/internal/upstream"
+)
+
+// Name is what this guard calls itself in the header Via of what it sends.
+func (p *Proxy) Name() string { return p.pool.Name() }
+
+// loop returns an error if the guard has sent the request itself. Another guard on
+// its way is all right, and told once: two of them judge the same twice.
+func (p *Proxy) loop(r *http.Request) error {
+	others, own := p.pool.Passed(r.Header)
+	if own {
+		p.looped.Do(func() {
+			p.logger.Error("The upstream server is this promguard, or asks this promguard: --upstream.url must lead to a Prometheus", "from", r.RemoteAddr, "through", others)
+		})
+		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, errLoop}
+	}
+	for _, name := range others {
+		if p.guards.isNew(name) {
+			p.logger.Warn("Requests come through another promguard", "from", r.RemoteAddr, "via", name)
+		}
+	}
+	return nil
+}
+
+// guards remembers some names.
+type guards struct {
+	mu    sync.Mutex
+	names []string
+}
+
+// isNew reports whether a name was not there before. Anybody can make up names: the
+// first few are enough.
+func (g *guards) isNew(name string) bool {
+	const most = 10
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.names) >= most || slices.Contains(g.names, name) {
+		return false
+	}
+	g.names = append(g.names, name)
+	return true
+}
