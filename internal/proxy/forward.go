@@ -20,6 +20,7 @@ import (
 	"github.com/promguard/promguard/internal/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/upstream"
 )
 
 // NewTransport returns a transport for one upstream server and many clients. It
@@ -283,6 +284,9 @@ func (p *Proxy) upstreamError(w http.ResponseWriter, reason string, cause, told 
 func publicCause(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()
+	}
+	if errors.Is(err, upstream.ErrGone) {
+		return err.Error()
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "it closed the connection"
