@@ -18,7 +18,7 @@ import (
 // TestTwoGuardsChooseWell lets random things happen to two or three servers behind two
 // guards. PROMGUARD_SIMULATIONS is how many schedules to try.
 func TestTwoGuardsChooseWell(t *testing.T) {
-	n := 30
+	n := 12
 	if text := os.Getenv("PROMGUARD_SIMULATIONS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
