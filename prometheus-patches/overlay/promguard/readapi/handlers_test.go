@@ -585,6 +585,7 @@ func TestServerThatIsNotReadySaysSoInTheEnvelope(t *testing.T) {
 		resp, body := get(t, s.URL)
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		require.Equal(t, stopping, resp.Header.Get("X-Prometheus-Stopping"))
+		require.Equal(t, "5", resp.Header.Get("Retry-After"))
 		e := envelopeOf(t, body)
 		require.Equal(t, "unavailable", e.ErrorType)
 		require.Contains(t, e.Error, want)
@@ -605,5 +606,7 @@ func TestShutdownStopsEveryRead(t *testing.T) {
 	resp, body := get(t, s.URL)
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.Contains(t, body, "shutting down")
+	require.Equal(t, "true", resp.Header.Get("X-Prometheus-Stopping"), "so that a proxy asks another server")
+	require.Equal(t, "5", resp.Header.Get("Retry-After"))
 	(*Handlers)(nil).Stop()
 }
