@@ -225,6 +225,8 @@ func (w *writer) replaceByStop(stop *reads.Stop) {
 		w.Header().Set(headerStopping, "true")
 		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+		// The server drops the connection, perhaps before it has sent what it buffers.
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	case reads.ReasonMemory, reads.ReasonQueue:
 		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
