@@ -495,7 +495,7 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.RunProbes(ctx)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // Between two probes.
 		require.NoError(t, p.Ready())
 		broken.Store(true)
 		time.Sleep(5 * time.Second)

@@ -67,7 +67,7 @@ func (p *Pool) check(ctx context.Context, s *Server) error {
 	now := time.Now()
 	p.set(s, state, detail, now)
 	p.choose(now)
-	s.answered(err == nil)
+	s.answered(err == nil, p.best(s, now) != nil)
 	if err != nil {
 		return fmt.Errorf("no answer from %s: %w", s.name, err)
 	}
@@ -81,10 +81,12 @@ const goneAfter = 2
 // ErrGone ends what waits for a server that is gone.
 var ErrGone = errors.New("it answers no more")
 
-func (s *Server) answered(yes bool) {
+// answered notes whether a look had an answer. What waits for a server that is gone
+// ends if there is another: if none answers, that may be the fault of the guard.
+func (s *Server) answered(yes, another bool) {
 	switch {
 	case !yes:
-		if s.unanswered++; s.unanswered >= goneAfter {
+		if s.unanswered++; s.unanswered >= goneAfter && another {
 			s.bury(ErrGone)
 		}
 	case s.alive.Err() != nil:
@@ -95,12 +97,9 @@ func (s *Server) answered(yes bool) {
 	}
 }
 
-// Alive returns what is done, with ErrGone as its cause, once the server is gone: what
-// it was sent and has not answered, it will not. A pool of one never gives it up.
+// Alive returns what is done, with ErrGone as its cause, once the server is gone and
+// another one is ready.
 func (p *Pool) Alive(s *Server) context.Context {
-	if p.Alone() {
-		return context.Background()
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.alive

@@ -163,6 +163,10 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 	if state != Ready {
 		s.lives++ // It may come back as another.
 		s.start, s.factsDue, s.factsWait = time.Time{}, time.Time{}, 0
+		if s.facts != nil {
+			f := *s.facts
+			f.Started, s.facts = time.Time{}, &f
+		}
 	}
 	switch {
 	case state != Ready:
@@ -259,7 +263,7 @@ func (p *Pool) Check(ctx context.Context) error {
 		g.Go(func() error { return p.study(ctx, s) })
 	}
 	if p.comparesSamples() {
-		p.round(ctx)
+		p.compareNow(ctx)
 	}
 	if err := g.Wait(); err != nil {
 		return err

@@ -129,7 +129,7 @@ func (p *Pool) use(s *Server, f *Facts) error {
 		before = s.facts.answered
 	}
 	s.facts = f
-	if s.reading == nil { // Which tells sooner.
+	if s.reading == nil || s.start.IsZero() { // A reading tells sooner.
 		s.start = f.Started
 	}
 	p.assume()

@@ -6,6 +6,7 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -56,8 +57,22 @@ func (p *Pool) read(ctx context.Context, s *Server) (reading, error) {
 	if res.StatusCode != http.StatusOK {
 		return reading{}, fmt.Errorf("status %d at /metrics", res.StatusCode)
 	}
+	clock, err := http.ParseTime(res.Header.Get("Date"))
+	if err != nil {
+		clock = time.Now()
+	}
+	return parseReading(res.Body, clock)
+}
+
+// maxSeconds is the end of the year 9999.
+const maxSeconds = 253402300800
+
+// parseReading reads metrics, of which clock is the time. It is that of the server:
+// neither does it have to agree with that of the other, nor makes a sample from the
+// future a server look new when it is not. An empty head is as old as the process.
+func parseReading(metrics io.Reader, clock time.Time) (reading, error) {
 	var newest, start, appended float64
-	lines := bufio.NewScanner(io.LimitReader(res.Body, maxMetrics))
+	lines := bufio.NewScanner(io.LimitReader(metrics, maxMetrics))
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		name, _, _ = strings.Cut(name, "{")
@@ -73,15 +88,8 @@ func (p *Pool) read(ctx context.Context, s *Server) (reading, error) {
 	if err := lines.Err(); err != nil {
 		return reading{}, err
 	}
-	if !(start > 0 && appended >= 0) || math.IsInf(start+appended, 0) {
-		return reading{}, fmt.Errorf("no samples are counted at /metrics")
-	}
-	// The clock is that of the server: neither does it have to agree with that of the
-	// other, nor makes a sample from the future a server look new when it is not. An
-	// empty head is as old as the process.
-	clock, err := http.ParseTime(res.Header.Get("Date"))
-	if err != nil {
-		clock = time.Now()
+	if !(start > 0 && start < maxSeconds && appended >= 0 && appended <= math.MaxFloat64) {
+		return reading{}, errors.New("no samples are counted at /metrics")
 	}
 	r := reading{start: time.UnixMilli(int64(start * 1000)), appended: appended}
 	if newest = max(newest, start); newest < float64(clock.Unix()) {
@@ -113,12 +121,12 @@ func (p *Pool) watchSamples(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.round(ctx)
+		p.compareNow(ctx)
 	}
 }
 
-// round reads the metrics of all servers that are ready, and compares them.
-func (p *Pool) round(ctx context.Context) {
+// compareNow reads the metrics of all servers that are ready, and compares them.
+func (p *Pool) compareNow(ctx context.Context) {
 	at := time.Now()
 	lives := p.ready()
 	told := make([]*reading, len(p.servers))

@@ -5,6 +5,7 @@ package upstream
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,10 +255,46 @@ func TestServerIsGoneAfterTwoLooks(t *testing.T) {
 		time.Sleep(lookEvery + lookEveryUnready)
 		synctest.Wait()
 		require.True(t, g.Gone())
+		_, err = g.Pick(false)
+		require.Error(t, err)
 		a.change(func() { a.hung = false })
 		time.Sleep(lookTimeout + lookEveryUnready)
 		synctest.Wait()
 		require.False(t, g.Gone())
 		require.NoError(t, g.Alive(s).Err(), "it is another life")
+	})
+}
+
+func TestNobodyIsGivenUpWhereThereIsNoOtherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, a, b := twoMachines(t)
+		alive := g.Alive(g.Pool.servers[0])
+		a.change(func() { a.hung = true })
+		b.change(func() { b.hung = true })
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, alive.Err(), "the guard may be what is slow")
+		b.change(func() { b.hung = false })
+		time.Sleep(2 * (lookEveryUnready + lookTimeout))
+		synctest.Wait()
+		require.Error(t, alive.Err())
+	})
+}
+
+func FuzzReading(f *testing.F) {
+	f.Add("process_start_time_seconds 1.7e9\nprometheus_tsdb_head_max_time_seconds 1.7e9\nprometheus_tsdb_head_samples_appended_total{type=\"float\"} 1e3\n")
+	f.Add("process_start_time_seconds 1\nprometheus_tsdb_head_max_time_seconds NaN\nprometheus_tsdb_head_samples_appended_total +Inf\n")
+	f.Fuzz(func(t *testing.T, metrics string) {
+		clock := time.Unix(1.7e9, 0)
+		r, err := parseReading(strings.NewReader(metrics), clock)
+		if err != nil {
+			return
+		}
+		require.GreaterOrEqual(t, r.lag, time.Duration(0))
+		require.False(t, r.start.IsZero())
+		require.GreaterOrEqual(t, r.appended, 0.)
+		s := &Server{}
+		s.read(r)
+		s.read(reading{start: r.start, appended: r.appended / 2})
+		require.GreaterOrEqual(t, s.taken, 0.)
 	})
 }

@@ -54,7 +54,7 @@ type Server struct {
 	readySince time.Time
 	// unanswered counts the looks without an answer since the last that had one.
 	unanswered int
-	alive      context.Context // is done once it is gone
+	alive      context.Context // see Pool.Alive
 	bury       context.CancelCauseFunc
 	// lives counts how often it ceased to be ready: what it said before says
 	// nothing of it since.
