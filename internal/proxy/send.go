@@ -110,14 +110,14 @@ const headerServer = "X-Promguard-Upstream"
 // sendTo sends a request to one server, and returns when its answer has begun, or the
 // server is gone.
 func (p *Proxy) sendTo(s *upstream.Server, req *http.Request) (*http.Response, error) {
+	if p.pool.Alone() {
+		return p.begun(req)
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	alive := p.pool.Alive(s)
 	stop := context.AfterFunc(alive, func() { cancel(context.Cause(alive)) })
 	defer stop() // The context ends with that of the request.
-	res, err := p.transport.RoundTrip(req.WithContext(ctx))
-	if err == nil {
-		err = holdBack(res)
-	}
+	res, err := p.begun(req.WithContext(ctx))
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, upstream.ErrGone) {
 			err = cause
@@ -125,9 +125,7 @@ func (p *Proxy) sendTo(s *upstream.Server, req *http.Request) (*http.Response, e
 		cancel(nil)
 		return nil, err
 	}
-	if !p.pool.Alone() {
-		res.Header.Set(headerServer, strconv.Itoa(s.Number()))
-	}
+	res.Header.Set(headerServer, strconv.Itoa(s.Number()))
 	return res, nil
 }
 
@@ -135,16 +133,26 @@ func (p *Proxy) sendTo(s *upstream.Server, req *http.Request) (*http.Response, e
 // cannot be told of an error once its status has gone.
 const heldBack = 32 << 10
 
-// holdBack reads the beginning of an answer. The error is that of one which breaks
-// off there.
-func holdBack(res *http.Response) error {
-	begin, err := io.ReadAll(io.LimitReader(res.Body, heldBack))
+// begun sends a request, and reads the beginning of the answer. One that breaks off
+// there is an error.
+func (p *Proxy) begun(req *http.Request) (*http.Response, error) {
+	res, err := p.transport.RoundTrip(req)
 	if err != nil {
-		_ = res.Body.Close()
-		return err
+		return nil, err
 	}
-	res.Body = readCloser{io.MultiReader(bytes.NewReader(begin), res.Body), res.Body}
-	return nil
+	var begin bytes.Buffer
+	if 0 < res.ContentLength && res.ContentLength <= heldBack {
+		begin.Grow(int(res.ContentLength) + bytes.MinRead) // So that it is read in one go.
+	}
+	if _, err := begin.ReadFrom(io.LimitReader(res.Body, heldBack)); err != nil {
+		_ = res.Body.Close()
+		return nil, err
+	}
+	rest := res.Body
+	if res.Body = (readCloser{&begin, rest}); begin.Len() == heldBack {
+		res.Body = readCloser{io.MultiReader(&begin, rest), rest}
+	}
+	return res, nil
 }
 
 // failure tells the pool what an answer, or none, says about a server, and returns
