@@ -149,18 +149,18 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 	if state == before {
 		return
 	}
-	switch {
-	case state == Ready && before != Unknown:
+	if state == Ready && before != Unknown {
 		s.readySince = now
 		if p.comparesSamples() {
 			p.returned.send()
 		} else {
 			p.acquit(s.number-1, false)
 		}
-	case before == Ready || before == Unknown:
-		s.lost = now
 	}
 	if state != Ready {
+		if before == Ready || before == Unknown {
+			s.lost = now
+		}
 		s.lives++ // It may come back as another.
 		s.start, s.factsDue, s.factsWait = time.Time{}, time.Time{}, 0
 		if s.facts != nil {
@@ -201,10 +201,9 @@ func text(s *Server) string {
 }
 
 // best returns the server to read from besides one, or nil. It is one that is ready
-// and has been for some time, rather than one that just is again; of these one that
-// misses nothing which another has; and of these the one that is complete for the
-// longest time. That a server was chosen before does not count, so that several
-// guards that know the same choose the same.
+// and has been for some time, rather than one that just is again, and of these the
+// one whose data are complete for the longest time. That a server was chosen before
+// does not count, so that several guards that know the same choose the same.
 func (p *Pool) best(besides *Server, now time.Time) (best *Server) {
 	for _, s := range p.servers {
 		if s != besides && s.state == Ready && (best == nil || s.compare(best, now) < 0) {
@@ -218,7 +217,6 @@ func (p *Pool) best(besides *Server, now time.Time) (best *Server) {
 func (s *Server) compare(other *Server, now time.Time) int {
 	return cmp.Or(
 		compareBools(s.settled(now), other.settled(now)),
-		compareBools(!s.behind, !other.behind),
 		compareBools(!s.start.IsZero(), !other.start.IsZero()),
 		s.completeSince().Compare(other.completeSince()),
 	)
@@ -237,8 +235,8 @@ func compareBools(a, b bool) int {
 
 func (s *Server) settled(now time.Time) bool { return now.Sub(s.readySince) >= settleAfter }
 
-// completeSince is when the data of a server began to have no gap, as far as that is
-// known.
+// completeSince is when the data of a server began to have no hole, as far as that is
+// known. One that is behind has a hole which does not end.
 func (s *Server) completeSince() time.Time {
 	if s.hole.After(s.start) {
 		return s.hole

@@ -119,6 +119,43 @@ func TestShortRestartIsBetterThanALongHole(t *testing.T) {
 	})
 }
 
+func TestOfTwoHolesTheSmallerIsBetter(t *testing.T) {
+	for second, want := range map[time.Duration]string{4 * time.Minute: "b", 20 * time.Minute: "a"} {
+		t.Run(second.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, a, b := twoMachines(t)
+				fill := func(m *machine, d time.Duration) {
+					m.change(func() { m.full = true })
+					time.Sleep(d)
+					m.change(func() { m.full = false })
+					time.Sleep(30 * time.Minute)
+				}
+				fill(a, 10*time.Minute)
+				require.Equal(t, "b", g.chosen())
+				fill(b, second)
+				require.Equal(t, want, g.chosen())
+				time.Sleep(24 * time.Hour)
+				require.LessOrEqual(t, g.switches(), 3)
+			})
+		})
+	}
+}
+
+func TestTwoQuickRestartsMoveReadsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, a, b := twoMachines(t)
+		for _, m := range []*machine{a, b} {
+			m.stop()
+			time.Sleep(lookEvery)
+			m.restart()
+			time.Sleep(lookEvery) // It has not settled when the other one ends.
+		}
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, "a", g.chosen(), "it runs longer now")
+		require.Equal(t, 2, g.switches())
+	})
+}
+
 func TestReadsGoBackToAServerThatOnlyTheGuardDidNotReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, _ := twoMachines(t)
@@ -162,7 +199,7 @@ func TestServersThatAreWellAreNeverBehind(t *testing.T) {
 						a, b := newMachine(interval, 0, groups), newMachine(interval, interval/3, groups)
 						b.skew = skew
 						g := newGuardOf(t, stale, a, b) // At a cold start.
-						for range 2 * 60 * 4 {
+						for range 60 * 4 {
 							time.Sleep(15 * time.Second)
 							require.False(t, g.state("a", Behind) || g.state("b", Behind))
 						}
