@@ -86,7 +86,8 @@ var ErrGone = errors.New("it answers no more")
 func (s *Server) answered(yes, another bool) {
 	switch {
 	case !yes:
-		if s.unanswered++; s.unanswered >= goneAfter && another {
+		s.unanswered++
+		if s.unanswered >= goneAfter && another {
 			s.bury(ErrGone)
 		}
 	case s.alive.Err() != nil:

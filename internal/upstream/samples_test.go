@@ -305,7 +305,7 @@ func TestServerIsGoneAfterTwoLooks(t *testing.T) {
 func TestNobodyIsGivenUpWhereThereIsNoOtherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, b := twoMachines(t)
-		alive := g.Alive(g.Pool.servers[0])
+		alive := g.Alive(g.servers[0])
 		a.change(func() { a.hung = true })
 		b.change(func() { b.hung = true })
 		time.Sleep(10 * time.Minute)

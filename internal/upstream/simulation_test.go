@@ -4,7 +4,6 @@
 package upstream
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -26,7 +25,7 @@ func TestTwoGuardsChooseWell(t *testing.T) {
 	}
 	var unlike, all time.Duration
 	for seed := range uint64(n) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, seed)
 				s.run()
@@ -93,7 +92,7 @@ const reachedIn = lookEvery + lookTimeout + time.Second
 
 // well reports whether a guard reads from a server that answers.
 func (s *simulation) well(g *guardOf) bool {
-	any := false
+	some := false
 	for i, m := range s.machines {
 		host := string(rune('a' + i))
 		g.rack.mu.Lock()
@@ -102,9 +101,9 @@ func (s *simulation) well(g *guardOf) bool {
 		if up && g.chosen() == host {
 			return true
 		}
-		any = any || up
+		some = some || up
 	}
-	return !any
+	return !some
 }
 
 func (s *simulation) run() {
