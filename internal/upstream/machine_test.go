@@ -146,7 +146,9 @@ func (r *rack) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.mu.Lock()
 	header := http.Header{"Date": {time.Now().Add(m.skew).UTC().Format(http.TimeFormat)}}
+	m.mu.Unlock()
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
