@@ -5,13 +5,16 @@ package test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +66,7 @@ func guardBefore(t *testing.T, policy string, flags ...string) guardServer {
 // eventually waits for what takes the servers a moment, however busy the machine.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, 40*time.Second, 50*time.Millisecond, what)
+	require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond, what)
 }
 
 func preferred(t *testing.T, g guardServer, s *server) bool {
@@ -106,6 +109,7 @@ func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
 	feed()
 	eventually(t, "the server is ready again", state(first, "ready"))
 	require.True(t, preferred(t, g, second), "the other one has a gap")
+	require.Equal(t, "2", get(t, query).header.Get("X-Promguard-Upstream"))
 	for _, line := range []string{"does not answer", "replays its write-ahead log", "is ready again"} {
 		require.Contains(t, g.out.String(), `msg="Upstream server `+line+`" server=`+first.url)
 	}
@@ -177,7 +181,135 @@ scrape_configs:
 	eventually(t, "the server has scraped itself", func() bool { return metric(t, scraping.url, "prometheus_tsdb_head_max_time_seconds", nil) > 0 })
 	g := guardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=30s")
 	eventually(t, "reads go to the server that has samples", func() bool { return preferred(t, g, scraping) })
-	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": without.url, "state": "stale"}))
+	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": without.url, "state": "behind"}))
+}
+
+// exporter is a target that can be out of reach. It exposes many series, and one whose
+// sample is from the future.
+type exporter struct {
+	*httptest.Server
+
+	gone atomic.Bool
+}
+
+func newExporter(t *testing.T, ahead time.Duration) *exporter {
+	t.Helper()
+	var page strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&page, "something{i=\"%d\"} 1\n", i)
+	}
+	if ahead > 0 {
+		fmt.Fprintf(&page, "ahead 1 %d\n", time.Now().Add(ahead).UnixMilli())
+	}
+	e := &exporter{}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if e.gone.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, page.String())
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestServerThatReachesNoTargetIsLeftForGood(t *testing.T) {
+	scrape := func(build string, e *exporter) *server {
+		return serverAt(t, build, freeAddress(t), t.TempDir(), `
+scrape_configs:
+  - job_name: exporter
+    scrape_interval: 1s
+    static_configs: [{targets: [`+strings.TrimPrefix(e.URL, "http://")+`]}]
+`)
+	}
+	reached := newExporter(t, 0)
+	first := scrape("stock/prometheus", reached)
+	second := scrape("prometheus", newExporter(t, 5*time.Minute))
+	appended := func() float64 { return metric(t, first.url, "prometheus_tsdb_head_samples_appended_total", nil) }
+	eventually(t, "there is a sample from the future", func() bool {
+		return metric(t, second.url, "prometheus_tsdb_head_max_time_seconds", nil) > float64(time.Now().Unix()+60)
+	})
+	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url, "--upstream.stale-after=30s")
+	require.True(t, preferred(t, g, first), "it runs longer, and a sample from the future makes the other no better")
+
+	reached.gone.Store(true)
+	eventually(t, "reads go to the server that has samples", func() bool {
+		require.Zero(t, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": second.url, "state": "behind"}))
+		return preferred(t, g, second)
+	})
+	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": first.url, "state": "behind"}))
+	require.Greater(t, metric(t, g.telemetry, "promguard_upstream_missing_seconds", map[string]string{"server": first.url}), 29.)
+	up := get(t, g.url+"/api/v1/query?query=something")
+	require.Equal(t, "2", up.header.Get("X-Promguard-Upstream"))
+	require.Equal(t, 100, strings.Count(up.body, `"metric"`))
+
+	reached.gone.Store(false)
+	before := appended()
+	eventually(t, "the first server has samples again, for longer than the guard takes to compare", func() bool { return appended() > before+100*20 })
+	require.True(t, preferred(t, g, second), "the other one has a hole")
+	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_switches_total", nil))
+}
+
+// ask sends a request, and goes on. An answer without a code is none.
+func ask(target string) chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		defer close(answers)
+		if res, err := http.Get(target); err == nil {
+			defer res.Body.Close()
+			body, _ := io.ReadAll(res.Body)
+			answers <- answer{code: res.StatusCode, header: res.Header, body: string(body)}
+		}
+	}()
+	return answers
+}
+
+func TestReadThatAShutdownStopsIsAnsweredByTheOtherServer(t *testing.T) {
+	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig, "--guard.query-concurrency=1", "--guard.queue-timeout=5m", "--guard.api-timeout=5m", "--query.timeout=5m")
+	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
+	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	require.True(t, preferred(t, g, first))
+	reads := func() int {
+		return strings.Count(get(t, first.url+"/api/v1/status/guard/queries").body, `"endpoint"`)
+	}
+	// It takes minutes, and those who come after it wait.
+	ask(first.url + "/api/v1/query_range?start=0&end=10000&step=1&query=" + url.QueryEscape("quantile_over_time(0.5,vector(1)[200000s:1s])"))
+	eventually(t, "the server is busy", func() bool { return reads() == 1 })
+	waiting, stopped := ask(g.url+"/api/v1/query?query="+url.QueryEscape("vector(7)")), ask(first.url+"/api/v1/query?query=up")
+	eventually(t, "both reads have reached the server", func() bool { return reads() == 3 })
+	first.stop(t)
+	a := <-waiting
+	require.Equal(t, http.StatusOK, a.code, a.body)
+	require.Contains(t, a.body, `"7"`)
+	require.Equal(t, "2", a.header.Get("X-Promguard-Upstream"))
+	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_resent_total", map[string]string{"reason": "not_ready"}))
+	direct := <-stopped
+	require.Equal(t, http.StatusServiceUnavailable, direct.code)
+	require.Equal(t, "true", direct.header.Get("X-Prometheus-Stopping"))
+	require.Equal(t, "5", direct.header.Get("Retry-After"))
+}
+
+func TestRequestsToAServerThatHangsEnd(t *testing.T) {
+	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig)
+	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
+	g := guardBefore(t, "limits: {deadline: {query: 10m, metadata: 10m}}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	require.True(t, preferred(t, g, first))
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = first.cmd.Process.Signal(syscall.SIGCONT) })
+	queries, lists := ask(g.url+"/api/v1/query?query=up"), ask(g.url+"/api/v1/labels?limit=10")
+	query, labels := <-queries, <-lists
+	require.Equal(t, http.StatusServiceUnavailable, query.code, "it may be what hangs the server")
+	require.Contains(t, errorOf(t, query), "it answers no more")
+	require.Equal(t, http.StatusOK, labels.code, labels.body)
+	require.Equal(t, "2", labels.header.Get("X-Promguard-Upstream"))
+	require.Equal(t, "2", get(t, g.url+"/api/v1/query?query=up").header.Get("X-Promguard-Upstream"))
+
+	require.NoError(t, second.cmd.Process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = second.cmd.Process.Signal(syscall.SIGCONT) })
+	eventually(t, "the guard is not ready without any server", func() bool { return get(t, g.url+"/-/ready").code == http.StatusServiceUnavailable })
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
+	eventually(t, "the guard is ready with one", func() bool { return get(t, g.url+"/-/ready").code == http.StatusOK })
 }
 
 func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {

@@ -33,7 +33,7 @@ func (f *upstreamFlags) register(c *kingpin.CmdClause) {
 	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(proxy.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(proxy.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials for the server behind, in the format of Prometheus's HTTP clients.").StringVar(&f.httpConfig)
 	c.Flag("upstream.probe", "What to do about a server behind that is not what the limits take it for: require ends promguard, warn tells, off does not ask.").Default(string(upstream.ProbeRequire)).StringVar(&f.probe)
-	c.Flag("upstream.stale-after", "Read from the other server of an HA pair if the newest sample of this one is that much older, at least 30s; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
+	c.Flag("upstream.stale-after", "Read from the other server of an HA pair if this one has so much fewer samples, as the time in which the other takes them in: at least the longest scrape interval, and 30s; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
 }
 
 // parse returns the options of a pool, without metrics and logger.

@@ -65,7 +65,7 @@ func logTo(t *testing.T) (set func(*Options), entries func() []*querylog.Entry) 
 
 func TestAnswerThatBreaksAfterItsHeadersIsRememberedAsFailed(t *testing.T) {
 	set, entries := logTo(t)
-	g := newTraced(t, dying(t, matrix(2)[:100]), func(o *Options) {
+	g := newTraced(t, dying(t, matrix(4000)[:100_000]), func(o *Options) {
 		o.Top = topqueries.New(10)
 		set(o)
 	})

@@ -282,6 +282,9 @@ func publicCause(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()
 	}
+	if errors.Is(err, upstream.ErrGone) {
+		return err.Error()
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "it closed the connection"
 	}

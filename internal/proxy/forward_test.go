@@ -75,7 +75,7 @@ func TestDeadlineOfTheClassOrOfTheRequestIsAnsweredWith503(t *testing.T) {
 
 func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, `{"status":"success","data":`)
+		io.WriteString(w, `{"status":"success","data":`+strings.Repeat(" ", heldBack))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
@@ -94,20 +94,45 @@ func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
 }
 
 func TestAnswerThatBreaksBehindIsBrokenInFront(t *testing.T) {
-	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "100")
-		io.WriteString(w, "{")
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	g := newGuard(t, upstream.URL, nil)
-	res, err := g.Client().Get(g.URL + "/api/v1/labels")
-	if err == nil { // Whether the headers were out already is a matter of buffers.
-		_, err = io.ReadAll(res.Body)
-		res.Body.Close()
+	for _, length := range []string{"", "100000"} {
+		upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			if length != "" {
+				w.Header().Set("Content-Length", length)
+			}
+			io.WriteString(w, strings.Repeat("{", heldBack+1))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		g := newGuard(t, upstream.URL, nil)
+		res, err := g.Client().Get(g.URL + "/api/v1/labels")
+		if err == nil { // Whether the headers were out already is a matter of buffers.
+			_, err = io.ReadAll(res.Body)
+			res.Body.Close()
+		}
+		require.Error(t, err)
+		require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", reasonTruncated) == 1 }, 20*time.Second, time.Millisecond)
 	}
-	require.Error(t, err)
-	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", reasonTruncated) == 1 }, 20*time.Second, time.Millisecond)
+}
+
+func TestAnswerThatBreaksAtItsBeginningIsAnError(t *testing.T) {
+	for _, sent := range []int{0, 1, 1000, heldBack - 1} {
+		for _, length := range []string{"", strconv.Itoa(heldBack)} {
+			upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				if length != "" {
+					w.Header().Set("Content-Length", length)
+				}
+				io.WriteString(w, strings.Repeat("{", sent))
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			g := newGuard(t, upstream.URL, nil)
+			a := g.get(t, "/api/v1/query?query=up")
+			require.Equal(t, http.StatusServiceUnavailable, a.code, "after %d bytes", sent)
+			requireEnvelope(t, a, typeUnavailable, "it closed the connection")
+			require.Equal(t, "5", a.header.Get("Retry-After"))
+			require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnreachable))
+		}
+	}
 }
 
 func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
@@ -460,7 +485,7 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusUnauthorized, Body: io.NopCloser(strings.NewReader("who are you"))}, nil
 			}),
 		})
-		require.ErrorContains(t, p.Ready(), "not answered yet")
+		require.ErrorContains(t, p.Ready(), "has not been looked at yet")
 		broken.Store(true)
 		require.ErrorContains(t, p.WaitUpstream(t.Context(), 12*time.Second), "refused")
 		broken.Store(false)
@@ -470,13 +495,13 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.RunProbes(ctx)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // Between two probes.
 		require.NoError(t, p.Ready())
 		broken.Store(true)
-		time.Sleep(10 * time.Second)
+		time.Sleep(5 * time.Second)
 		require.NoError(t, p.Ready(), "one failed probe is no outage")
-		time.Sleep(20 * time.Second)
-		require.ErrorContains(t, p.Ready(), "has not answered for")
+		time.Sleep(6 * time.Second)
+		require.ErrorContains(t, p.Ready(), "does not answer")
 		broken.Store(false)
 		time.Sleep(10 * time.Second)
 		require.NoError(t, p.Ready())

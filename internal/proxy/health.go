@@ -14,11 +14,10 @@ import (
 )
 
 const (
-	probeEvery = 5 * time.Second
-	// waitProbeEvery is how often to probe while nothing is served yet.
+	// waitProbeEvery is how often to probe while nothing is served yet, and
+	// waitLogEvery how often to say so.
 	waitProbeEvery = 500 * time.Millisecond
-	// staleAfter is how old the last answer to a probe may be.
-	staleAfter = 3 * probeEvery
+	waitLogEvery   = 5 * time.Second
 )
 
 // Probe looks at the upstream servers once. Any answer over HTTP will do, whatever
@@ -41,7 +40,7 @@ func (p *Proxy) WaitUpstream(ctx context.Context, wait time.Duration) error {
 		}
 		if now.After(nextLog) {
 			p.logger.Warn("Waiting for the upstream server", "left", left.Round(time.Second), "err", err)
-			nextLog = now.Add(probeEvery)
+			nextLog = now.Add(waitLogEvery)
 		}
 		select {
 		case <-time.After(min(left, waitProbeEvery)):
@@ -59,18 +58,13 @@ func (p *Proxy) RunProbes(ctx context.Context) error { return p.pool.Run(ctx) }
 // flight are finished.
 func (p *Proxy) Stop() { p.stopping.Store(true) }
 
-// Ready returns nil if the upstream server answered a probe in the last 15s and
-// Stop was not called.
+// Ready returns nil if an upstream server answers and Stop was not called.
 func (p *Proxy) Ready() error {
 	if p.stopping.Load() {
 		return errors.New("shutting down")
 	}
-	last := p.pool.LastAnswer()
-	if last.IsZero() {
-		return errors.New("the upstream server has not answered yet")
-	}
-	if age := time.Since(last); age > staleAfter {
-		return fmt.Errorf("the upstream server has not answered for %s", age.Round(time.Second))
+	if p.pool.Gone() {
+		return p.pool.Unavailable()
 	}
 	return nil
 }

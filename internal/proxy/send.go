@@ -4,6 +4,8 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -61,9 +63,9 @@ func (q *request) subqueryStep(assumed upstream.Assumptions) time.Duration {
 	return assumed.SubqueryStep
 }
 
-// send sends a request to the server that is read from. If that fails before the
-// first byte of an answer, and the server has not worked on it or the request is
-// light, another server gets it, once.
+// send sends a request to the server that is read from. If that fails before an
+// answer has begun, and the server has not worked on it or the request is light,
+// another server gets it, once.
 func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	status := x.request.endpoint.Class == querylimit.ClassStatus
@@ -73,7 +75,7 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	}
 	path := *req.URL
 	first.Locate(req.URL)
-	res, err := p.transport.RoundTrip(req)
+	res, err := p.sendTo(first, req)
 	if p.pool.Alone() || req.Context().Err() != nil {
 		return res, err
 	}
@@ -99,7 +101,58 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	}
 	*again.URL = path // A clone has a URL of its own.
 	second.Locate(again.URL)
-	return p.transport.RoundTrip(again)
+	return p.sendTo(second, again)
+}
+
+// headerServer says which of several servers gave an answer.
+const headerServer = "X-Promguard-Upstream"
+
+// sendTo sends a request to one server, and returns when its answer has begun, or the
+// server is gone.
+func (p *Proxy) sendTo(s *upstream.Server, req *http.Request) (*http.Response, error) {
+	if p.pool.Alone() {
+		return p.begun(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	alive := p.pool.Alive(s)
+	stop := context.AfterFunc(alive, func() { cancel(context.Cause(alive)) })
+	defer stop() // The context ends with that of the request.
+	res, err := p.begun(req.WithContext(ctx))
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, upstream.ErrGone) {
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	res.Header.Set(headerServer, strconv.Itoa(s.Number()))
+	return res, nil
+}
+
+// heldBack is how much of an answer is read before any of it is passed on: a client
+// cannot be told of an error once its status has gone.
+const heldBack = 32 << 10
+
+// begun sends a request, and reads the beginning of the answer. One that breaks off
+// there is an error.
+func (p *Proxy) begun(req *http.Request) (*http.Response, error) {
+	res, err := p.transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	var begin bytes.Buffer
+	if 0 < res.ContentLength && res.ContentLength <= heldBack {
+		begin.Grow(int(res.ContentLength) + bytes.MinRead) // So that it is read in one go.
+	}
+	if _, err := begin.ReadFrom(io.LimitReader(res.Body, heldBack)); err != nil {
+		_ = res.Body.Close()
+		return nil, err
+	}
+	rest := res.Body
+	if res.Body = (readCloser{&begin, rest}); begin.Len() == heldBack {
+		res.Body = readCloser{io.MultiReader(&begin, rest), rest}
+	}
+	return res, nil
 }
 
 // failure tells the pool what an answer, or none, says about a server, and returns

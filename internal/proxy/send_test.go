@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -11,12 +12,17 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/upstream"
 )
 
@@ -74,6 +80,9 @@ func TestFailedRequestGoesToTheOtherServerOnlyIfItCannotBeTheCause(t *testing.T)
 			return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}, nil
 		}
 	}
+	cut := func() (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(errReset)))}, nil
+	}
 	const heavy, light = "/api/v1/query?query=up", "/api/v1/labels?limit=100"
 	for name, tc := range map[string]struct {
 		broken func() (*http.Response, error)
@@ -97,13 +106,24 @@ func TestFailedRequestGoesToTheOtherServerOnlyIfItCannotBeTheCause(t *testing.T)
 		"reset, light":                           {reset, light, resentLight, 200},
 		"reset, status":                          {reset, "/api/v1/status/buildinfo", resentLight, 200},
 		"reset, formatting":                      {reset, "/api/v1/format_query?query=up", resentLight, 200},
+		"cut at its beginning, heavy":            {cut, heavy, "", 503},
+		"cut at its beginning, light":            {cut, light, resentLight, 200},
 		"overloaded, light":                      {answers(503, "Retry-After"), light, "", 503},
 		"an error of its own, light":             {answers(500), light, "", 500},
 		"the answer to a bad query is an answer": {answers(422), heavy, "", 422},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, tc.broken)
-			require.Equal(t, tc.code, ask(t.Context(), p.Proxy, tc.target).Code)
+			rec := ask(t.Context(), p.Proxy, tc.target)
+			require.Equal(t, tc.code, rec.Code)
+			from := ""
+			switch {
+			case tc.again != "":
+				from = "2"
+			case tc.code != 503 || strings.HasPrefix(name, "overloaded"):
+				from = "1"
+			}
+			require.Equal(t, from, rec.Header().Get(headerServer), "which server gave the answer")
 			path, _, _ := strings.Cut(tc.target, "?")
 			want := []string{"a/one" + path + " "}
 			if tc.again != "" {
@@ -118,6 +138,53 @@ func TestFailedRequestGoesToTheOtherServerOnlyIfItCannotBeTheCause(t *testing.T)
 			}
 		})
 	}
+}
+
+func TestRequestsEndWhenTheirServerIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hung atomic.Bool
+		sent := make(chan string, 10)
+		wait := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Host == "a" && hung.Load() {
+				<-req.Context().Done()
+				return nil, context.Cause(req.Context())
+			}
+			return textResponse(req, strings.NewReader(`{"status":"success"}`)), nil
+		})
+		reg := prometheus.NewRegistry()
+		pool := upstream.NewPool(upstream.Options{
+			URLs: []*url.URL{{Scheme: "http", Host: "a"}, {Scheme: "http", Host: "b"}}, Transport: wait, Registerer: reg, Logger: promslog.NewNopLogger(),
+		})
+		require.NoError(t, pool.Check(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = pool.Run(ctx) }()
+		policy := newPolicy(t, func(o *querylimit.Options) {
+			for c := range o.Deadlines {
+				o.Deadlines[c] = time.Minute
+			}
+		})
+		p := New(Options{Pool: pool, Policy: policy, Registerer: reg, Logger: promslog.NewNopLogger(), Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			sent <- req.URL.Host + req.URL.Path
+			return wait(req)
+		})})
+		hung.Store(true)
+		begin, heavy, light := time.Now(), make(chan *httptest.ResponseRecorder), make(chan *httptest.ResponseRecorder)
+		go func() { heavy <- ask(ctx, p, "/api/v1/query?query=up") }()
+		go func() { light <- ask(ctx, p, "/api/v1/labels?limit=10") }()
+		ended := <-heavy
+		require.Equal(t, http.StatusServiceUnavailable, ended.Code)
+		require.Contains(t, ended.Body.String(), "the upstream server did not answer (it answers no more)")
+		require.Equal(t, "5", ended.Header().Get("Retry-After"))
+		require.Equal(t, http.StatusOK, (<-light).Code)
+		require.LessOrEqual(t, time.Since(begin), 15*time.Second, "two looks without an answer")
+		close(sent)
+		got := map[string]int{}
+		for host := range sent {
+			got[host]++
+		}
+		require.Equal(t, map[string]int{"a/api/v1/query": 1, "a/api/v1/labels": 1, "b/api/v1/labels": 1}, got, "what may be the reason is not sent twice")
+	})
 }
 
 func TestFormIsWholeWhenItIsSentAgain(t *testing.T) {

@@ -6,10 +6,12 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -66,11 +68,50 @@ func (p *Pool) check(ctx context.Context, s *Server) error {
 	now := time.Now()
 	p.set(s, state, detail, now)
 	p.choose(now)
+	s.answered(err == nil, p.best(s, now) != nil)
 	if err != nil {
 		return fmt.Errorf("no answer from %s: %w", s.name, err)
 	}
-	s.lastAnswer = now
 	return nil
+}
+
+// goneAfter is after how many looks in a row without an answer a server is gone. A
+// server that is busy may miss one.
+const goneAfter = 2
+
+// ErrGone ends what waits for a server that is gone.
+var ErrGone = errors.New("it answers no more")
+
+// answered notes whether a look had an answer. What waits for a server that is gone
+// ends if there is another: if none answers, that may be the fault of the guard.
+func (s *Server) answered(yes, another bool) {
+	switch {
+	case !yes:
+		s.unanswered++
+		if s.unanswered >= goneAfter && another {
+			s.bury(ErrGone)
+		}
+	case s.alive.Err() != nil:
+		s.alive, s.bury = context.WithCancelCause(context.Background())
+		fallthrough
+	default:
+		s.unanswered = 0
+	}
+}
+
+// Alive returns what is done, with ErrGone as its cause, once the server is gone and
+// another one is ready.
+func (p *Pool) Alive(s *Server) context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.alive
+}
+
+// Gone reports whether no server has answered yet, or none does any more.
+func (p *Pool) Gone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !slices.ContainsFunc(p.servers, func(s *Server) bool { return s.unanswered < goneAfter })
 }
 
 // look asks a server whether it is ready. A server that wants credentials is: it

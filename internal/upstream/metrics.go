@@ -8,7 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	up, lookback, subqueryStep prometheus.Gauge
 	switches                   prometheus.Counter
-	state, preferred, newest   *prometheus.GaugeVec
+	state, preferred, missing  *prometheus.GaugeVec
 	probed, mismatch           *prometheus.GaugeVec
 }
 
@@ -28,11 +28,11 @@ func newMetrics(reg prometheus.Registerer, servers []*Server) *metrics {
 		}),
 		state:     vec("promguard_upstream_state", "1 for the state that an upstream server is in, 0 for the others.", "server", "state"),
 		preferred: vec("promguard_upstream_preferred", "1 for the upstream server that reads go to, else 0.", "server"),
-		newest:    vec("promguard_upstream_newest_sample_timestamp_seconds", "When the newest sample of an upstream server is from, if that is looked at; 0 if it has none.", "server"),
+		missing:   vec("promguard_upstream_missing_seconds", "Samples that an upstream server misses of those that another has, as the time in which that takes them in, if the two are compared.", "server"),
 		probed:    vec("promguard_upstream_probed", "1 if an upstream server has told what it is, else 0.", "server"),
 		mismatch:  vec("promguard_upstream_mismatch", "1 if an upstream server is in this not what the guard takes it for, else 0.", "server", "mismatch"),
 	}
-	reg.MustRegister(m.up, m.lookback, m.subqueryStep, m.switches, m.state, m.preferred, m.newest, m.probed, m.mismatch)
+	reg.MustRegister(m.up, m.lookback, m.subqueryStep, m.switches, m.state, m.preferred, m.missing, m.probed, m.mismatch)
 	for i, s := range servers {
 		m.setState(s, Unknown)
 		m.preferred.WithLabelValues(s.name).Set(flag(i == 0))
@@ -61,13 +61,8 @@ func (m *metrics) observe(p *Pool, chosen *Server) {
 		m.setState(s, s.effective())
 		m.preferred.WithLabelValues(s.name).Set(flag(s == chosen))
 		up = up || s.state != Away && s.state != Unknown
-		switch {
-		case !s.newest.known:
-			m.newest.DeleteLabelValues(s.name)
-		case s.newest.at.IsZero():
-			m.newest.WithLabelValues(s.name).Set(0)
-		default:
-			m.newest.WithLabelValues(s.name).Set(float64(s.newest.at.UnixMilli()) / 1000)
+		if s.reading != nil {
+			m.missing.WithLabelValues(s.name).Set(s.missing.Seconds())
 		}
 	}
 	m.up.Set(flag(up))

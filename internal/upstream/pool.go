@@ -30,9 +30,9 @@ type Options struct {
 	// Probe says what to do about a server that is not what the guard takes it
 	// for. The zero value does not ask.
 	Probe ProbeMode
-	// StaleAfter is how much older than that of another server the newest sample
-	// of a server may be, at least MinStaleAfter; 0 does not look. Only servers of
-	// Prometheus tell.
+	// StaleAfter is how many samples less than another a server may have, as the time
+	// in which that one takes them in, at least MinStaleAfter; 0 does not look. Only
+	// servers of Prometheus tell.
 	StaleAfter time.Duration
 	// Registerer takes the metrics. Required.
 	Registerer prometheus.Registerer
@@ -57,6 +57,8 @@ type Pool struct {
 
 	mu       sync.Mutex // guards what servers say of themselves
 	checking bool       // nothing is chosen until the end of Check
+	history  history    // of samples, if they are compared
+	returned signal     // that a server is ready again
 	chosen   atomic.Pointer[Server]
 	assumed  atomic.Pointer[Assumptions]
 }
@@ -64,15 +66,15 @@ type Pool struct {
 // NewPool returns a pool. It asks nothing yet; the first server is read from
 // until more is known.
 func NewPool(o Options) *Pool {
-	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName()}
+	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName(), returned: make(signal, 1)}
 	if p.kind == "" {
 		p.kind = KindPrometheus
 	}
 	if p.mode == "" {
 		p.mode = ProbeOff
 	}
-	for _, u := range o.URLs {
-		p.servers = append(p.servers, newServer(u))
+	for i, u := range o.URLs {
+		p.servers = append(p.servers, newServer(u, i+1))
 	}
 	p.metrics = newMetrics(o.Registerer, p.servers)
 	p.chosen.Store(p.servers[0])
@@ -113,14 +115,7 @@ func (p *Pool) Pick(unready bool) (*Server, error) {
 func (p *Pool) Other(s *Server) *Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	var best *Server
-	for _, other := range p.servers {
-		if other != s && p.rank(other, now) < unfit && (best == nil || p.before(other, best, now)) {
-			best = other
-		}
-	}
-	return best
+	return p.best(s, time.Now())
 }
 
 // Unavailable says why no server can be read from.
@@ -157,10 +152,22 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 	}
 	if state == Ready && before != Unknown {
 		s.readySince = now
+		if p.comparesSamples() {
+			p.returned.send()
+		} else {
+			p.acquit(s.number-1, false)
+		}
 	}
 	if state != Ready {
+		if before == Ready || before == Unknown {
+			s.lost = now
+		}
 		s.lives++ // It may come back as another.
-		s.newest, s.newestDue, s.factsDue, s.factsWait = newest{}, time.Time{}, time.Time{}, 0
+		s.start, s.factsDue, s.factsWait = time.Time{}, time.Time{}, 0
+		if s.facts != nil {
+			f := *s.facts
+			f.Started, s.facts = time.Time{}, &f
+		}
 	}
 	switch {
 	case state != Ready:
@@ -170,17 +177,14 @@ func (p *Pool) set(s *Server, state State, detail string, now time.Time) {
 	}
 }
 
-// choose finds the server to read from: one that is ready, of several the one
-// that runs longest. It has the fewest gaps, and all guards agree on it.
+// choose finds the server to read from.
 func (p *Pool) choose(now time.Time) {
 	if p.checking {
 		return
 	}
-	var best *Server
-	for _, s := range p.servers {
-		if p.Alone() || p.rank(s, now) < unfit && (best == nil || p.before(s, best, now)) {
-			best = s
-		}
+	best := p.best(nil, now)
+	if p.Alone() {
+		best = p.servers[0]
 	}
 	old := p.chosen.Swap(best)
 	if old != best {
@@ -197,48 +201,48 @@ func text(s *Server) string {
 	return s.name
 }
 
-// unfit is the rank of a server that cannot be read from.
-const unfit = 3
+// best returns the server to read from besides one, or nil. It is one that is ready
+// and has been for some time, rather than one that just is again, and of these the
+// one whose data are complete for the longest time. That a server was chosen before
+// does not count, so that several guards that know the same choose the same.
+func (p *Pool) best(besides *Server, now time.Time) (best *Server) {
+	for _, s := range p.servers {
+		if s != besides && s.state == Ready && (best == nil || s.compare(best, now) < 0) {
+			best = s
+		}
+	}
+	return best
+}
 
-func (*Pool) rank(s *Server, now time.Time) int {
-	switch state := s.effective(); {
-	case state == Ready && now.Sub(s.readySince) >= settleAfter:
+// compare returns a number below 0 if s is to be read from rather than other.
+func (s *Server) compare(other *Server, now time.Time) int {
+	return cmp.Or(
+		compareBools(s.settled(now), other.settled(now)),
+		compareBools(!s.start.IsZero(), !other.start.IsZero()),
+		s.completeSince().Compare(other.completeSince()),
+	)
+}
+
+// compareBools puts true first.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
 		return 0
-	case state == Ready:
-		return 1
-	case state == Stale:
-		return 2
-	default:
-		return unfit
+	case a:
+		return -1
 	}
+	return 1
 }
 
-// before reports whether a is to be read from rather than b, which stands before
-// it in the configuration.
-func (p *Pool) before(a, b *Server, now time.Time) bool {
-	if c := cmp.Compare(p.rank(a, now), p.rank(b, now)); c != 0 {
-		return c < 0
-	}
-	x, y := a.started(), b.started()
-	if x.IsZero() || y.IsZero() {
-		return y.IsZero() && !x.IsZero()
-	}
-	return x.Before(y)
-}
+func (s *Server) settled(now time.Time) bool { return now.Sub(s.readySince) >= settleAfter }
 
-func (s *Server) started() time.Time {
-	if s.facts == nil {
-		return time.Time{}
+// completeSince is when the data of a server began to have no hole, as far as that is
+// known. One that is behind has a hole which does not end.
+func (s *Server) completeSince() time.Time {
+	if s.hole.After(s.start) {
+		return s.hole
 	}
-	return s.facts.Started
-}
-
-// LastAnswer returns when one of the servers last answered over HTTP; zero for
-// never.
-func (p *Pool) LastAnswer() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.MaxFunc(p.servers, func(a, b *Server) int { return a.lastAnswer.Compare(b.lastAnswer) }).lastAnswer
+	return s.start
 }
 
 // Check looks at every server once, before any request is sent. It returns the error
@@ -248,12 +252,17 @@ func (p *Pool) Check(ctx context.Context) error {
 	p.setChecking(true)
 	defer p.setChecking(false)
 	errs := make([]error, len(p.servers))
-	var g errgroup.Group
+	var looks sync.WaitGroup
 	for i, s := range p.servers {
-		g.Go(func() error {
-			errs[i] = p.check(ctx, s)
-			return p.study(ctx, s)
-		})
+		looks.Go(func() { errs[i] = p.check(ctx, s) })
+	}
+	looks.Wait()
+	var g errgroup.Group
+	for _, s := range p.servers {
+		g.Go(func() error { return p.study(ctx, s) })
+	}
+	if p.comparesSamples() {
+		p.compareNow(ctx)
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -275,6 +284,12 @@ func (p *Pool) setChecking(checking bool) {
 // a server that had not answered before is not what the guard takes it for.
 func (p *Pool) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	if p.comparesSamples() {
+		g.Go(func() error {
+			p.watchSamples(ctx)
+			return nil
+		})
+	}
 	for _, s := range p.servers {
 		g.Go(func() error {
 			p.watch(ctx, s)

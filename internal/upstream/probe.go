@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -94,55 +92,34 @@ func (e *MismatchError) Error() string {
 	return e.Server + ": " + strings.Join(texts, "; ")
 }
 
-// study asks a server that is ready what is due: its newest sample, and what it is.
-// The error is that of one that must not be served.
+// study asks a server that is ready what it is, if that is due. The error is that of
+// one that must not be served.
 func (p *Pool) study(ctx context.Context, s *Server) error {
 	p.mu.Lock()
-	now, lives, before := time.Now(), s.lives, Facts{}
-	aged := s.state == Ready && p.looksAtSamples() && !now.Before(s.newestDue)
-	learned := s.state == Ready && p.mode != ProbeOff && !now.Before(s.factsDue)
+	lives, before := s.lives, Facts{}
+	due := s.state == Ready && p.mode != ProbeOff && !time.Now().Before(s.factsDue)
 	if s.facts != nil {
 		before = *s.facts
 	}
 	p.mu.Unlock()
-
+	if !due {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	var g errgroup.Group
-	if aged {
-		g.Go(func() error {
-			age := p.newestSample(ctx, s)
-			return p.note(s, lives, func(now time.Time) error {
-				s.newest, s.newestDue = age, now.Add(newestEvery)
-				p.compare(now)
-				return nil
-			})
-		})
-	}
-	if learned {
-		g.Go(func() error {
-			f, err := askFacts(ctx, p.asks(s), before)
-			return p.note(s, lives, func(now time.Time) error {
-				if s.factsWait = min(max(2*s.factsWait, lookEvery), factsEvery); err == nil {
-					s.factsWait = factsEvery
-				}
-				s.factsDue = now.Add(s.factsWait)
-				return p.use(s, f)
-			})
-		})
-	}
-	return g.Wait()
-}
+	f, err := askFacts(ctx, p.asks(s), before)
 
-// note notes what a server said, unless it ceased to be ready since it was asked.
-func (p *Pool) note(s *Server, lives int, how func(now time.Time) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.lives != lives {
-		return nil
+		return nil // It ceased to be ready, and may be another since.
 	}
 	now := time.Now()
-	err := how(now)
+	if s.factsWait = min(max(2*s.factsWait, lookEvery), factsEvery); err == nil {
+		s.factsWait = factsEvery
+	}
+	s.factsDue = now.Add(s.factsWait)
+	err = p.use(s, f)
 	p.choose(now)
 	return err
 }
@@ -156,6 +133,9 @@ func (p *Pool) use(s *Server, f *Facts) error {
 		before = s.facts.answered
 	}
 	s.facts = f
+	if s.reading == nil || s.start.IsZero() { // A reading tells sooner.
+		s.start = f.Started
+	}
 	p.assume()
 	mismatches := f.Mismatches(p.kind)
 	p.metrics.learned(s, f, mismatches)
@@ -181,7 +161,7 @@ func (p *Pool) use(s *Server, f *Facts) error {
 // answer to a question now.
 func Inspect(ctx context.Context, u *url.URL, transport http.RoundTripper) (*Facts, error) {
 	p := &Pool{transport: transport, via: newName()}
-	return askFacts(ctx, p.asks(newServer(u)), Facts{})
+	return askFacts(ctx, p.asks(newServer(u, 1)), Facts{})
 }
 
 func (p *Pool) asks(s *Server) asker {

@@ -4,6 +4,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -18,8 +19,8 @@ const (
 	// Unknown is that of a server that nobody has looked at.
 	Unknown State = iota
 	Ready
-	// Stale is ready, but its newest sample is much older than that of another.
-	Stale
+	// Behind is ready, but misses samples that another has.
+	Behind
 	// Replaying reads its write-ahead log and does not answer queries meanwhile.
 	Replaying
 	// NotReady answers, and says that it is not ready.
@@ -30,7 +31,7 @@ const (
 	numStates
 )
 
-var stateNames = [numStates]string{"unknown", "ready", "stale", "replaying", "not_ready", "away"}
+var stateNames = [numStates]string{"unknown", "ready", "behind", "replaying", "not_ready", "away"}
 
 // String returns the name used in metrics and logs.
 func (s State) String() string { return stateNames[s] }
@@ -42,6 +43,8 @@ type Server struct {
 	base string // its path without a slash at the end, decoded
 	raw  string // the same, escaped
 	name string
+	// number is its place in the configuration, from 1 on.
+	number int
 
 	state State
 	// detail is what there is to say of the state, such as the progress of a
@@ -49,15 +52,26 @@ type Server struct {
 	detail string
 	// readySince is when it became ready; zero if it was when first looked at.
 	readySince time.Time
-	lastAnswer time.Time
+	// unanswered counts the looks without an answer since the last that had one.
+	unanswered int
+	alive      context.Context // see Pool.Alive
+	bury       context.CancelCauseFunc
 	// lives counts how often it ceased to be ready: what it said before says
 	// nothing of it since.
 	lives int
-	// behind is the newest sample of the other server when that of this one was
-	// much older; zero if it is not stale.
-	behind    time.Time
-	newest    newest
-	newestDue time.Time // when to ask for newest; zero for now
+
+	// What it has. Start is that of the process, zero if that is not known; hole is
+	// the end of the last hole since, as far as the guard knows of one.
+	start, hole time.Time
+	// missing is what another one has more, and behind is set if that is too much.
+	missing time.Duration
+	behind  bool
+	// lost is when it ceased to be ready, until it is known whether that has made a
+	// hole.
+	lost    time.Time
+	reading *reading // the last
+	taken   float64  // samples over all restarts since the first reading
+
 	facts     *Facts
 	factsDue  time.Time     // when to ask for facts; zero for now
 	factsWait time.Duration // how long was waited after questions without an answer
@@ -79,12 +93,18 @@ func (s signal) send() {
 	}
 }
 
-func newServer(u *url.URL) *Server {
-	return &Server{
+func newServer(u *url.URL, number int) *Server {
+	s := &Server{
 		url: u, base: strings.TrimSuffix(u.Path, "/"), raw: strings.TrimSuffix(u.EscapedPath(), "/"),
-		name: u.Redacted(), wake: make(signal, 1), looked: make(signal, 1),
+		name: u.Redacted(), number: number, unanswered: goneAfter, wake: make(signal, 1), looked: make(signal, 1),
 	}
+	s.alive, s.bury = context.WithCancelCause(context.Background())
+	return s
 }
+
+// Number is the place of the server in the configuration, from 1 on. Clients, who
+// learn no addresses, know it by that.
+func (s *Server) Number() int { return s.number }
 
 // String returns the URL.
 func (s *Server) String() string { return s.name }
@@ -109,19 +129,27 @@ func (e *Unavailable) Error() string {
 
 func (p *Pool) unavailable() *Unavailable {
 	e := &Unavailable{}
-	for i, s := range p.servers {
-		e.Causes = append(e.Causes, fmt.Sprintf("upstream %d %s", i+1, describe(s.state, s.detail)))
+	for _, s := range p.servers {
+		e.Causes = append(e.Causes, fmt.Sprintf("upstream %d %s", s.number, describe(s.state, s.detail)))
 	}
 	return e
 }
 
 func describe(state State, detail string) string {
 	text := map[State]string{
-		Unknown: "has not been looked at yet", Ready: "is ready", Stale: "has no new samples",
+		Unknown: "has not been looked at yet", Ready: "is ready", Behind: "misses samples that another has",
 		Replaying: "replays its write-ahead log", NotReady: "is not ready", Away: "does not answer",
 	}[state]
 	if detail != "" && state != Away { // That of a server that is away has its address.
 		text += " (" + detail + ")"
 	}
 	return text
+}
+
+// effective is the state, with what it misses.
+func (s *Server) effective() State {
+	if s.state == Ready && s.behind {
+		return Behind
+	}
+	return s.state
 }

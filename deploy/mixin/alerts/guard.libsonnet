@@ -23,6 +23,23 @@ function(c)
         'For 5 minutes no guard has got an answer over HTTP from the server behind: Grafana shows nothing.',
       ),
       alert(
+        'PromguardServersDiffer',
+        'warning',
+        '10m',
+        // Guards that begin later may not know of a hole.
+        'max by (server) (promguard_upstream_state{%s, state="behind"}) == 1' % s,
+        'One of two servers misses samples.',
+        '{{ $labels.server }} has fewer samples than the other server behind the guards. It is not read from; if the other fails, graphs have a hole.',
+      ),
+      alert(
+        'PromguardsReadDifferently',
+        'warning',
+        '15m',
+        'count(max by (server) (promguard_upstream_preferred{%s}) == 1) > 1' % s,
+        'Guards read from different servers.',
+        'For a quarter of an hour guards have read from {{ $value }} different servers: graphs flip between the two.',
+      ),
+      alert(
         'PromguardPolicyNotLoaded',
         'warning',
         '5m',

@@ -129,7 +129,7 @@ func guardAdmission(w *writer, with func(...string) []string) {
 func guardServers(w *writer, with func(...string) []string) {
 	for i := range 2 {
 		server := "http://" + prometheusPods[i] + ".prometheus-operated:9090"
-		for _, state := range []string{"unknown", "ready", "stale", "replaying", "not_ready", "away"} {
+		for _, state := range []string{"unknown", "ready", "behind", "replaying", "not_ready", "away"} {
 			w.gauge("promguard_upstream_state", func(m, _ float64) float64 {
 				now := "ready"
 				switch {

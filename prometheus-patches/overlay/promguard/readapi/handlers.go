@@ -93,10 +93,14 @@ func (h *Handlers) limited(prefix, route string, next http.HandlerFunc) http.Han
 	return func(w http.ResponseWriter, r *http.Request) { h.serve(e, next, w, r) }
 }
 
+// shutdownWait is how long a server that ends waits for reads to say so to their
+// clients: its connections are dropped then.
+const shutdownWait = 2 * time.Second
+
 // Stop stops every read, because the server ends: it would wait for them.
 func (h *Handlers) Stop() {
 	if h != nil {
-		h.table.StopAll(&reads.Stop{Reason: reads.ReasonShutdown, Text: "the server is shutting down"})
+		h.table.StopAll(&reads.Stop{Reason: reads.ReasonShutdown, Text: "the server is shutting down"}, shutdownWait)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -619,6 +620,7 @@ func TestServerThatIsNotReadySaysSoInTheEnvelope(t *testing.T) {
 		resp, body := get(t, s.URL)
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		require.Equal(t, stopping, resp.Header.Get("X-Prometheus-Stopping"))
+		require.Equal(t, "5", resp.Header.Get("Retry-After"))
 		e := envelopeOf(t, body)
 		require.Equal(t, "unavailable", e.ErrorType)
 		require.Contains(t, e.Error, want)
@@ -627,17 +629,24 @@ func TestServerThatIsNotReadySaysSoInTheEnvelope(t *testing.T) {
 
 func TestShutdownStopsEveryRead(t *testing.T) {
 	h := limited(t, Options{Timeout: time.Minute})
-	entered := make(chan struct{})
+	entered, ended := make(chan struct{}), make(chan bool, 1)
+	var returned atomic.Bool
 	s := serve(t, h, "/series", func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
+		time.Sleep(10 * time.Millisecond)
+		returned.Store(true)
 	})
 	go func() {
 		<-entered
 		h.Stop()
+		ended <- returned.Load()
 	}()
 	resp, body := get(t, s.URL)
+	require.True(t, <-ended, "the server ends when the client knows")
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.Contains(t, body, "shutting down")
+	require.Equal(t, "true", resp.Header.Get("X-Prometheus-Stopping"), "so that a proxy asks another server")
+	require.Equal(t, "5", resp.Header.Get("Retry-After"))
 	(*Handlers)(nil).Stop()
 }

@@ -79,6 +79,7 @@ type envelope struct {
 func respond(w http.ResponseWriter, code int, e envelope) {
 	body, _ := json.Marshal(e)
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
 	_, _ = w.Write(body)
 }

@@ -24,6 +24,9 @@ const (
 	writeGrace = time.Second
 	// retryAfter is when a client may come again that found no room, in seconds.
 	retryAfter = "5"
+	// headerStopping is by which upstream tells a server that ends, "true", from one
+	// that is not ready yet.
+	headerStopping = "X-Prometheus-Stopping"
 )
 
 // writer is the http.ResponseWriter of a limited request. If the read has been
@@ -62,7 +65,8 @@ func (w *writer) WriteHeader(code int) {
 		w.replaceByStop(stop)
 		return
 	}
-	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get("X-Prometheus-Stopping") != "" {
+	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get(headerStopping) != "" {
+		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
 		return
 	}
@@ -219,6 +223,13 @@ func (w *writer) replaceByStop(stop *reads.Stop) {
 		w.refuse(http.StatusServiceUnavailable, "timeout", stop)
 	case reads.ReasonTooLarge, reads.ReasonText:
 		w.refuse(http.StatusUnprocessableEntity, "execution", stop)
+	case reads.ReasonShutdown:
+		// As upstream answers from now on: whoever has another server may ask that.
+		w.Header().Set(headerStopping, "true")
+		w.Header().Set("Retry-After", retryAfter)
+		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+		// The server drops the connection, perhaps before it has sent what it buffers.
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	case reads.ReasonMemory, reads.ReasonQueue:
 		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
@@ -244,7 +255,7 @@ func (w *writer) refuse(code int, errorType string, err error) {
 
 // notReady says why the server does not answer yet, or any more.
 func (h *Handlers) notReady(header http.Header) error {
-	if header.Get("X-Prometheus-Stopping") == "true" {
+	if header.Get(headerStopping) == "true" {
 		return errors.New("the server is shutting down")
 	}
 	if h.opts.Replay != nil {

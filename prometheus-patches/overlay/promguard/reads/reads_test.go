@@ -305,7 +305,7 @@ func TestTableStopsOneReadOrAll(t *testing.T) {
 	<-done
 	_, _, ok = table.Stop(id, &Stop{})
 	require.False(t, ok)
-	table.StopAll(&Stop{ReasonShutdown, "y"})
+	table.StopAll(&Stop{ReasonShutdown, "y"}, time.Millisecond)
 	require.Equal(t, ReasonShutdown, Stopped(ctx2).Reason)
 }
 

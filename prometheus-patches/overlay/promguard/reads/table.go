@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -166,11 +167,20 @@ func (t *Table) Stop(id uint64, s *Stop) (Status, <-chan struct{}, bool) {
 	return status, r.done, true
 }
 
-// StopAll stops every read.
-func (t *Table) StopAll(s *Stop) {
+// StopAll stops every read, and waits for at most so long until they have ended.
+func (t *Table) StopAll(s *Stop, wait time.Duration) {
 	t.mtx.Lock()
-	defer t.mtx.Unlock()
-	for _, r := range t.reads {
+	stopped := slices.Collect(maps.Values(t.reads))
+	t.mtx.Unlock()
+	for _, r := range stopped {
 		r.Stop(s)
+	}
+	timeout := time.After(wait)
+	for _, r := range stopped {
+		select {
+		case <-r.done:
+		case <-timeout:
+			return
+		}
 	}
 }
