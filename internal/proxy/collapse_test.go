@@ -106,7 +106,7 @@ func (c *crowd) run(t *testing.T, collapse bool) (outcomes []outcome, sent int) 
 			if err := pass(r.Context(), process, c.first); err != nil {
 				return nil, err
 			}
-			res := textResponse(r, &pieces{r.Context(), process, c.pause, c.pieces})
+			res := textResponse(r, &pieces{ctx: r.Context(), process: process, pause: c.pause, left: c.pieces})
 			if c.cookie {
 				res.Header.Set("Set-Cookie", "a=b")
 			}
@@ -155,17 +155,23 @@ type pieces struct {
 	ctx, process context.Context
 	pause        time.Duration
 	left         int
+	came         int // bytes of the piece that was sent last, not read yet
 }
 
 func (b *pieces) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, io.EOF
+	if b.came == 0 {
+		if b.left == 0 {
+			return 0, io.EOF
+		}
+		b.left--
+		if err := pass(b.ctx, b.process, b.pause); err != nil {
+			return 0, err
+		}
+		b.came = pieceBytes
 	}
-	b.left--
-	if err := pass(b.ctx, b.process, b.pause); err != nil {
-		return 0, err
-	}
-	return copy(p[:pieceBytes], strings.Repeat("x", pieceBytes)), nil
+	n := copy(p, strings.Repeat("x", b.came))
+	b.came -= n
+	return n, nil
 }
 
 // askWhole is ask that says whether the answer is whole.

@@ -61,7 +61,7 @@ func TestGuardThatIsItsOwnUpstreamIsNotReady(t *testing.T) {
 	guards, asked := ring(t, 1)
 	require.ErrorContains(t, guards[0].proxy.Probe(context.Background()), "this promguard")
 	require.EqualValues(t, 1, asked.Load())
-	require.ErrorContains(t, guards[0].proxy.Ready(), "has not answered")
+	require.ErrorContains(t, guards[0].proxy.Ready(), "does not answer")
 }
 
 func TestAnotherGuardInFrontIsAllowedAndNamedOnce(t *testing.T) {
