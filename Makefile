@@ -99,11 +99,13 @@ test-race:
 test-race-patches: patches-apply
 	@$(PATCHES) test --race
 
-## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, which are built first
+## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, and drop rules as vmagent and Alloy read them, all built first
 .PHONY: test-peers
 test-peers: build
 	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
-	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' ./vmrelabel github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	cd test/peers/alloy && go build -o '$(CURDIR)/$(BIN)/peers/' ./alloyrules
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'VMAgent|Alloy' ./internal/relabel
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughTheGuard' ./test
 
 ## test-upstream: Prometheus's own tests on the patched tree; most of an hour on two cores
