@@ -128,6 +128,14 @@ test-wal-fuzz: patches-apply
 	cd $(TREE) && GOWORK=off PROMGUARD_REPLAY_SEEDS=$(WAL_FUZZ_SEEDS) PROMGUARD_REPLAY_SEED=$(WAL_FUZZ_FIRST) \
 		go test -count=1 -timeout 120m -v ./tsdb -run TestReplayEndsAsUpstreamDoes
 
+## test-rules-fuzz: RULES_FUZZ_EXPRESSIONS random expressions with and without random drop rules, against what rules check says of them
+.PHONY: test-rules-fuzz
+RULES_FUZZ_EXPRESSIONS ?= 100000
+RULES_FUZZ_FIRST ?= 1000
+test-rules-fuzz:
+	PROMGUARD_RULES_EXPRESSIONS=$(RULES_FUZZ_EXPRESSIONS) PROMGUARD_RULES_SEED=$(RULES_FUZZ_FIRST) \
+		go test -count=1 -timeout 120m -v ./internal/rulecheck -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
+
 ## patches-apply: make build/prometheus from the pinned module, the new files and the patches
 ## patches-export: write commits and new files in build/prometheus back to prometheus-patches
 ## patches-verify: prove that apply and export give the same files

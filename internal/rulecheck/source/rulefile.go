@@ -106,16 +106,21 @@ func (r *rules) rule(n *yaml.Node, prefix string, i int) {
 	e := Expression{File: r.file, Text: text(n, "expr"), Record: text(n, "record")}
 	switch alert := text(n, "alert"); {
 	case alert != "" && e.Record == "":
-		e.Kind, e.Place = KindAlert, quotedName("alert", alert, "")
+		e.Kind, e.Place, e.Alert = KindAlert, quotedName("alert", alert, ""), alert
 	case alert == "" && e.Record != "":
 		e.Kind, e.Place = KindRecord, quotedName("recording rule", e.Record, "")
-		e.Labels = map[string]string{}
-		pairs(n, func(key string, value *yaml.Node) { e.Labels[key] = value.Value }, "labels")
 	default:
 		r.problem(r.file, fmt.Sprintf("%s, rule %d (line %d)", prefix, i+1, n.Line), errors.New("needs exactly one of alert and record"))
 		return
 	}
 	e.Place = fmt.Sprintf("%s, %s (line %d)", prefix, e.Place, n.Line)
+	e.Labels = map[string]string{}
+	pairs(n, func(key string, value *yaml.Node) {
+		e.Labels[key] = value.Value
+		if e.Alert != "" && strings.Contains(value.Value, "{{") {
+			e.Labels[key] = Marker(0) // It may be anything.
+		}
+	}, "labels")
 	if strings.TrimSpace(e.Text) == "" {
 		r.problem(r.file, e.Place, errors.New("has no expr"))
 		return
