@@ -15,13 +15,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promrelabel "github.com/prometheus/prometheus/model/relabel"
 	"github.com/stretchr/testify/require"
-
-	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // These tests read what is rendered with the readers' own packages, in programs
@@ -48,18 +45,24 @@ func output(t *testing.T, stdin []byte, name string, args ...string) []byte {
 	return out
 }
 
-// clusterSeries are the series of a modelled cluster, which has pods' cgroups and
-// containers on more than one node.
-func clusterSeries(t testing.TB) []labels.Labels {
+// podSeries are what the core set reads of cAdvisor, for cgroups of every kind.
+func podSeries(t testing.TB) []labels.Labels {
 	t.Helper()
-	cluster, err := kubelike.New(kubelike.Config{Series: 30_000, Seed: 1, Start: time.Unix(1_700_000_000, 0)})
-	require.NoError(t, err)
 	var out []labels.Labels
-	for _, target := range cluster.Targets() {
-		for _, g := range target.Groups() {
-			out = g.AppendLabels(out, 0)
+	for _, s := range coreSelectors(t) {
+		if !strings.HasPrefix(s.name, "container_") {
+			continue
+		}
+		for _, id := range []string{
+			"/", "/kubepods", "/kubepods.slice/kubepods-burstable.slice", "/kubepods/burstable/pod4aa017de-86c6",
+			"/kubepods/burstable/pod4aa017de-86c6/0123456789abcdef", "/system.slice/kubepods-cleanup.service", "/system.slice/containerd.service",
+		} {
+			for _, container := range []string{"", "POD", "app"} {
+				out = append(out, labels.FromStrings("__name__", s.name, "id", id, "container", container, "pod", "app-0", "job", "kubelet"))
+			}
 		}
 	}
+	require.NotEmpty(t, out)
 	return out
 }
 
@@ -69,7 +72,7 @@ func clusterSeries(t testing.TB) []labels.Labels {
 func allSeries(t testing.TB) map[string][]labels.Labels {
 	t.Helper()
 	out := map[string][]labels.Labels{
-		"cluster":   clusterSeries(t),
+		"pods":      podSeries(t),
 		"synthetic": syntheticSeries(t, 3_000),
 		"replaced":  seriesOfReplaced(),
 	}

@@ -76,13 +76,13 @@ type floatSample struct {
 	v float64
 }
 
-func (s floatSample) ST() int64                     { return 0 }
-func (s floatSample) T() int64                      { return s.t }
-func (s floatSample) F() float64                    { return s.v }
-func (s floatSample) H() *histogram.Histogram       { return nil }
-func (s floatSample) FH() *histogram.FloatHistogram { return nil }
-func (s floatSample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s floatSample) Copy() chunks.Sample           { return s }
+func (floatSample) ST() int64                     { return 0 }
+func (s floatSample) T() int64                    { return s.t }
+func (s floatSample) F() float64                  { return s.v }
+func (floatSample) H() *histogram.Histogram       { return nil }
+func (floatSample) FH() *histogram.FloatHistogram { return nil }
+func (floatSample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s floatSample) Copy() chunks.Sample         { return s }
 
 func (m *memory) at(lset labels.Labels) *memorySeries {
 	for _, s := range m.series {
@@ -639,7 +639,8 @@ func TestNoExpressionChangesInAWayThatTheCheckRulesOut(t *testing.T) {
 				ids = append(ids, rule.ID)
 			}
 			t.Errorf("seed %d, profile of %v: %s is %s, but %s%s", seed, ids, r.Expression.Text, r.Verdict, why, rules.String())
-			if wrongs++; wrongs == 20 {
+			wrongs++
+			if wrongs == 20 {
 				t.FailNow()
 			}
 		}

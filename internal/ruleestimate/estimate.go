@@ -125,8 +125,8 @@ type Estimate struct {
 	// dropped now, and not counted.
 	Of             Saving   `json:"of"`
 	AlreadyDropped int      `json:"already_dropped,omitempty"`
-	Jobs  []Job    `json:"jobs"`
-	Notes []string `json:"notes,omitempty"`
+	Jobs           []Job    `json:"jobs"`
+	Notes          []string `json:"notes,omitempty"`
 }
 
 // New makes an estimate of what was counted of the profile's rules.

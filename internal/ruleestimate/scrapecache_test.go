@@ -4,9 +4,9 @@
 package ruleestimate
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -49,7 +49,7 @@ func scrapedHeap(t *testing.T, more string) float64 {
 	for i, target := range cluster.Targets() {
 		lset := model.LabelSet{model.AddressLabel: model.LabelValue(at.Host), model.MetricsPathLabel: model.LabelValue("/metrics/" + target.Pool + "/" + target.Labels.Get("instance"))}
 		target.Labels.Range(func(l labels.Label) { lset[model.LabelName(l.Name)] = model.LabelValue(l.Value) })
-		groups["all"] = append(groups["all"], &targetgroup.Group{Source: fmt.Sprint(i), Targets: []model.LabelSet{lset}})
+		groups["all"] = append(groups["all"], &targetgroup.Group{Source: strconv.Itoa(i), Targets: []model.LabelSet{lset}})
 	}
 	cfg, err := config.Load("scrape_configs: [{job_name: all, scrape_interval: 1s, scrape_timeout: 1s, honor_labels: true, "+more+"}]", nil)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ const (
 func ModelSizes() Sizes {
 	return Sizes{
 		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
-		WALBytesPerSample:  modelWALBytesPerSample, WALSource: modelSource,
+		WALBytesPerSample: modelWALBytesPerSample, WALSource: modelSource,
 		BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: modelSource,
 	}
 }

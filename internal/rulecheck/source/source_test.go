@@ -210,6 +210,13 @@ func TestValuesOfATemplatesQueryMayBeAny(t *testing.T) {
 	}
 }
 
+func TestAlertHasItsNameAndLabelsWithAnyValueWhereATemplateGivesIt(t *testing.T) {
+	f := readRules("x.yaml", []byte("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, labels: {severity: page, level: '{{ $value }}'}}\n"), map[string]bool{})
+	require.Empty(t, f.Problems)
+	require.Equal(t, "A", f.Expressions[0].Alert)
+	require.Equal(t, map[string]string{"severity": "page", "level": Marker(0)}, f.Expressions[0].Labels)
+}
+
 func TestRuleGroupsInValuesOfChartsAreRead(t *testing.T) {
 	const groups = "{groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]}"
 	for text, want := range map[string][2]int{
