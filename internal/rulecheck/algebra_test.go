@@ -48,6 +48,7 @@ var algebraRules = []string{
 	nameRule("name", "g"),
 	nameRule("bucket", "b_bucket"),
 	nameRule("names", "h|a_(sum|count)"),
+	nameRule("target", "target_info|u"),
 	"- {id: kind, class: disjoint, source_labels: [__name__, kind], regex: '[gh];x', reason: for a test}\n",
 	"- {id: every-kind, class: value-changing, source_labels: [kind], regex: 'y', reason: for a test}\n",
 	"- {id: jobbed, class: unused, source_labels: [__name__], regex: '(g|b_bucket)', jobs: [j1], reason: for a test}\n",
@@ -194,7 +195,7 @@ func (w *world) scrape() {
 			last = w.rnd.IntN(algebraSteps)
 		}
 		series := func(name string, next func() float64, more ...string) {
-			s := w.full.at(labels.FromStrings(append(more, model.MetricNameLabel, name, "job", job, "kind", kind)...))
+			s := w.full.at(labels.FromStrings(append(more, model.MetricNameLabel, name, "job", job, "kind", kind, "instance", kind)...))
 			for step := first; step < last; step++ {
 				s.append(algebraTime(step), next())
 			}
@@ -204,6 +205,10 @@ func (w *world) scrape() {
 		}
 		for _, name := range []string{"g", "h", "u"} {
 			series(name, func() float64 { return float64(w.rnd.IntN(7)) - 2 })
+		}
+		info := w.full.at(labels.FromStrings(model.MetricNameLabel, "target_info", "job", job, "instance", kind, "bound", "told"))
+		for step := first; step < last; step++ {
+			info.append(algebraTime(step), 1)
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			w.histogram(name, spelled, series)
@@ -459,6 +464,9 @@ func (w *world) vector(depth int) string {
 		one := fmt.Sprintf(`label_replace(vector(1), "bound", %q, "", "")`, w.pick("0.1", "0.2", "1", "2", "2.0", "5", "j1"))
 		return "(" + one + " " + w.pick("and", "unless") + " on (bound) " + copied + ")"
 	case 1:
+		if w.rnd.IntN(8) == 0 {
+			return "info(" + v() + w.pick("", "", `, {bound="told"}`, `, {bound=~".*"}`, `, {__name__=~"target_info|u"}`) + ")"
+		}
 		return w.pick("rate", "increase", "irate", "sum_over_time", "avg_over_time", "max_over_time", "min_over_time", "last_over_time", "first_over_time",
 			"count_over_time", "present_over_time", "absent_over_time", "changes", "resets", "delta", "deriv", "stddev_over_time", "idelta", "ts_of_max_over_time",
 			"rate", "rate", "increase") + "(" + w.matrix(depth) + ")"

@@ -306,6 +306,22 @@ func TestAlertThatIsGoneIsGoneFromWhatReadsAlerts(t *testing.T) {
 	}
 }
 
+func TestInfoKeepsTheRowsThatItHasNoLabelsFor(t *testing.T) {
+	p := profile(t, nameRule("gone", "gone|target_info"))
+	for text, want := range map[string]Verdict{
+		`info(up)`:                                Changed,
+		`info(up, {version="1"})`:                 Changed,
+		`info(gone)`:                              Gone,
+		`info(up, {__name__="build_info"})`:       Invisible,
+		`info(up, {__name__=~"build_info|gone"})`: Changed,
+		`absent(info(up))`:                        Changed,
+		`up unless on(version) info(up)`:          Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
 func TestRecordedSeriesOfOneNameAmongOthersDoNotMakeAllGone(t *testing.T) {
 	p := profile(t, nameRule("gone", "gone|both"))
 	var rules []source.Expression

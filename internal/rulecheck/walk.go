@@ -208,12 +208,12 @@ func leOf(r *rule, matchers []*automaton.Set) (missing, kept bool) {
 }
 
 func (w *walker) call(e *parser.Call) effect {
+	if e.Func.Name == "info" {
+		return w.info(e)
+	}
 	var in effect
 	for _, arg := range e.Args {
 		in = both(in, w.expr(arg))
-	}
-	if e.Func.Name == "info" {
-		in = both(in, w.info(e))
 	}
 	if in.none() {
 		return in
@@ -287,7 +287,7 @@ var monotone = []string{
 	"rate", "increase", "irate", "sum_over_time", "avg_over_time", "max_over_time", "min_over_time", "last_over_time",
 	"first_over_time", "quantile_over_time", "count_over_time", "present_over_time", "ceil", "floor", "round", "exp", "sgn",
 	"clamp", "clamp_max", "clamp_min", "label_replace", "label_join", "sort", "sort_desc",
-	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction", "info",
+	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction",
 }
 
 // mixed notes that values were added up: a threshold may then be crossed though
@@ -305,19 +305,33 @@ func (e effect) mixed() effect {
 	return e
 }
 
-// info reads target_info too, unless its second argument says otherwise.
+// info adds labels of other series to the rows of its first argument: where those
+// series are gone, the rows are there without the labels. They are those of
+// target_info, unless the second argument names others.
 func (w *walker) info(e *parser.Call) effect {
+	in := w.expr(e.Args[0])
 	matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "target_info")}
 	if len(e.Args) > 1 {
-		if vs, ok := e.Args[1].(*parser.VectorSelector); ok && slices.ContainsFunc(vs.LabelMatchers, isName) {
-			return effect{}
+		if vs, ok := e.Args[1].(*parser.VectorSelector); ok {
+			matchers = slices.DeleteFunc(slices.Clone(matchers), func(*labels.Matcher) bool { return slices.ContainsFunc(vs.LabelMatchers, isName) })
+			matchers = append(matchers, vs.LabelMatchers...)
 		}
 	}
 	s, err := w.shared(matchers)
 	if err != nil {
 		return effect{undecided: err.Error()}
 	}
-	return w.selected(s)
+	added := w.selected(s)
+	added.near, added.move = nil, false
+	if added.none() {
+		return in
+	}
+	added = added.some().rough("")
+	if added.undecided == "" {
+		added.lose, added.gain = true, true
+		added.why += ", so that info adds no labels"
+	}
+	return both(in.rough(""), added)
 }
 
 func isName(m *labels.Matcher) bool { return m.Name == labels.MetricName }
