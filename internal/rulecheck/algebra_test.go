@@ -365,7 +365,7 @@ func (w *world) evaluate(m *memory, e parser.Expr, t int64) (map[string]promql.S
 func undetermined(t testing.TB, engine *promql.Engine, seed uint64, e parser.Expr) bool {
 	t.Helper()
 	var once map[string]promql.Sample
-	for i := range 8 {
+	for i := range 50 {
 		w := newWorld(t, engine, rand.New(rand.NewPCG(seed, 1)))
 		again, _ := w.evaluate(w.full, e, algebraTime(algebraSteps-1))
 		if i == 0 {
