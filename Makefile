@@ -96,11 +96,13 @@ test-race:
 test-race-patches: patches-apply
 	@$(PATCHES) test --race
 
-## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, which are built first
+## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, and drop rules as vmagent and Alloy read them, all built first
 .PHONY: test-peers
 test-peers: build stock
 	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
-	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' ./vmrelabel github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	cd test/peers/alloy && go build -o '$(CURDIR)/$(BIN)/peers/' ./alloyrules
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'VMAgent|Alloy' ./internal/relabel
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughTheGuard' ./test
 
 ## test-previous: one data directory between these builds and the release of upstream that was patched before
@@ -130,6 +132,14 @@ WAL_FUZZ_FIRST ?= 1001
 test-wal-fuzz: patches-apply
 	cd $(TREE) && GOWORK=off PROMGUARD_REPLAY_SEEDS=$(WAL_FUZZ_SEEDS) PROMGUARD_REPLAY_SEED=$(WAL_FUZZ_FIRST) \
 		go test -count=1 -timeout 120m -v ./tsdb -run TestReplayEndsAsUpstreamDoes
+
+## test-rules-fuzz: RULES_FUZZ_EXPRESSIONS random expressions with and without random drop rules, against what rules check says of them
+.PHONY: test-rules-fuzz
+RULES_FUZZ_EXPRESSIONS ?= 100000
+RULES_FUZZ_FIRST ?= 1000
+test-rules-fuzz:
+	PROMGUARD_RULES_EXPRESSIONS=$(RULES_FUZZ_EXPRESSIONS) PROMGUARD_RULES_SEED=$(RULES_FUZZ_FIRST) \
+		go test -count=1 -timeout 120m -v ./internal/rulecheck -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
 
 ## patches-apply: make build/prometheus from the pinned module, the new files and the patches
 ## patches-export: write commits and new files in build/prometheus back to prometheus-patches

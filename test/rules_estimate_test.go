@@ -140,6 +140,11 @@ func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
 	for rule, want := range map[string]float64{"disks": 3, "queues": 2, "bounds": 1} {
 		require.InDelta(t, want, metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
 	}
+	// It has nothing left to count.
+	out, err := exec.Command(binary(t, "promguard"), "rules", "estimate", "--rules="+rules, "--prometheus="+p.url).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.True(t, strings.HasPrefix(string(out), "6 SERIES ARE DROPPED ALREADY, "), "%s", out)
+	require.Contains(t, string(out), "3 rules that find nothing to drop")
 }
 
 // What is suggested for a live server can be loaded, is proved, and is what the

@@ -50,6 +50,9 @@ type dialect struct {
 	// dotAll says that a dot does not match the end of a line unless told so, as
 	// it does in Prometheus since version 3.
 	dotAll bool
+	// shortcuts says that the reader replaces some regexes by comparisons of
+	// strings that do not tell the same: see withoutShortcuts.
+	shortcuts bool
 }
 
 var (
@@ -108,7 +111,7 @@ func dialects() []dialect {
 			},
 		},
 		{
-			format: FormatVMAgent, sourceLabels: "source_labels", replaced: vmVariable, dotAll: true,
+			format: FormatVMAgent, sourceLabels: "source_labels", replaced: vmVariable, dotAll: true, shortcuts: true,
 			where: []string{"The file of -remoteWrite.relabelConfig, or items for the metric_relabel_configs of a scrape config."},
 		},
 	}
@@ -143,10 +146,81 @@ func (d dialect) spell(pattern string) (string, error) {
 			return "", fmt.Errorf("what reads the format %s replaces a part of the regex: %w", d.format, err)
 		}
 	}
+	if d.shortcuts {
+		if pattern, err = withoutShortcuts(pattern); err != nil {
+			return "", fmt.Errorf("what reads the format %s %w", d.format, err)
+		}
+	}
 	if d.dotAll && mayContain(want, syntax.OpAnyCharNotNL) {
 		pattern = "(?s:" + pattern + ")"
 	}
 	return pattern, nil
+}
+
+// withoutShortcuts returns the regex in a form that VictoriaMetrics' regexutil
+// reads as everybody does. Two of its shortcuts do not tell what the regex does:
+// of (a|b);.*c.* it forgets what stands before .*c.*, and of .+c.+ it looks at the
+// first c only. Another .* behind them keeps it from both. It cuts off what the
+// regex begins with, so that an assertion looks at other text.
+func withoutShortcuts(pattern string) (string, error) {
+	re, err := syntax.Parse(trimAnchors(pattern), syntax.Perl|syntax.DotNL)
+	if err != nil {
+		return "", err
+	}
+	if readsSurroundings(re) {
+		return "", fmt.Errorf("reads assertions otherwise: write %q without them", pattern)
+	}
+	pattern = trimAnchors(pattern)
+	if endsInSubstring(re) {
+		pattern = "(?:" + pattern + ").*"
+	}
+	return pattern, nil
+}
+
+// trimAnchors takes away what anchors the regex at its ends, where it is anchored
+// anyway.
+func trimAnchors(pattern string) string {
+	pattern = strings.TrimLeft(pattern, "^")
+	for {
+		text, ok := strings.CutSuffix(pattern, "$")
+		if backslashes := len(text) - len(strings.TrimRight(text, `\`)); !ok || backslashes%2 == 1 {
+			return pattern
+		}
+		pattern = text
+	}
+}
+
+// endsInSubstring reports whether the last that the regex asks for is a text
+// anywhere: .*text.* or .+text.+.
+func endsInSubstring(re *syntax.Regexp) bool {
+	// Written down without groups, nested sequences are one.
+	re, err := syntax.Parse(withoutGroups(re).String(), syntax.Perl)
+	if err != nil || re.Op != syntax.OpConcat || len(re.Sub) < 3 {
+		return false
+	}
+	last := re.Sub[len(re.Sub)-3:]
+	anything := func(re *syntax.Regexp) bool {
+		return (re.Op == syntax.OpStar || re.Op == syntax.OpPlus) && re.Sub[0].Op == syntax.OpAnyChar
+	}
+	return anything(last[0]) && last[1].Op == syntax.OpLiteral && anything(last[2])
+}
+
+// withoutGroups returns the regex without groups and what is empty.
+func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	out := *re
+	out.Sub = nil
+	for _, sub := range re.Sub {
+		if sub = withoutGroups(sub); re.Op != syntax.OpConcat || sub.Op != syntax.OpEmptyMatch {
+			out.Sub = append(out.Sub, sub)
+		}
+	}
+	if re.Op == syntax.OpConcat && len(out.Sub) == 0 {
+		out.Op = syntax.OpEmptyMatch
+	}
+	return out.Simplify()
 }
 
 // respell writes the character at i, which is ASCII, in another way that leaves

@@ -6,6 +6,7 @@ package relabel
 import (
 	"bytes"
 	"os"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,6 +217,15 @@ func seriesOfReplaced() []labels.Labels {
 	)
 }
 
+// readable returns the profile without the rules that a format refuses: those with
+// assertions, of which $(HOME) is one.
+func readable(p Profile, format string) Profile {
+	p.Rules = slices.DeleteFunc(slices.Clone(p.Rules), func(r Rule) bool {
+		return format == FormatVMAgent && (r.ID == "word-boundary" || r.ID == "environment")
+	})
+	return p
+}
+
 func TestEveryFormatDropsTheSameSeries(t *testing.T) {
 	all := readers()
 	require.Len(t, all, len(dialects()))
@@ -224,6 +234,7 @@ func TestEveryFormatDropsTheSameSeries(t *testing.T) {
 		format := dialect.format
 		for _, p := range append(Profiles(), awkward(), replaced()) {
 			t.Run(format+" of "+p.Name, func(t *testing.T) {
+				p := readable(p, format)
 				var b bytes.Buffer
 				require.NoError(t, Render(&b, p, format))
 				arrived := all[format](t, b.Bytes())
@@ -246,7 +257,7 @@ func TestEveryFormatIsTheReviewedText(t *testing.T) {
 		format := dialect.format
 		golden := "testdata/format_" + format + ".txt"
 		var b bytes.Buffer
-		require.NoError(t, Render(&b, p, format))
+		require.NoError(t, Render(&b, readable(p, format), format))
 		if *update {
 			require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
 		}
@@ -261,6 +272,8 @@ func TestWhatAFormatCannotExpressIsRefusedBeforeAnythingIsWritten(t *testing.T) 
 		format, label, regex, want string
 	}{
 		{FormatVMAgent, "a%{b}", "x", `rule a-rule: what reads the format vmagent replaces a part of the label name "a%{b}"`},
+		{FormatVMAgent, "__name__", `go_\b.*`, `rule a-rule: what reads the format vmagent reads assertions otherwise: write "go_\\b.*" without them`},
+		{FormatVMAgent, "__name__", `(^a|b)c`, `reads assertions otherwise`},
 		{FormatHelmValues, "a{{b", "x", `replaces a part of the label name`},
 		{FormatServiceMonitor, "__name__", `\Q$(A)\E`, `what reads the format servicemonitor replaces a part of the regex: write the "$" in "$(A)\\E" otherwise`},
 	} {
@@ -272,6 +285,47 @@ func TestWhatAFormatCannotExpressIsRefusedBeforeAnythingIsWritten(t *testing.T) 
 		require.Empty(t, b.String())
 		require.NoError(t, Render(&b, p, FormatMetricRelabelConfigs))
 	}
+}
+
+// VictoriaMetrics' packages are asked themselves by make test-peers. This holds what
+// is rendered to the kind of regexes that they read as Prometheus does.
+func TestWhatIsRenderedForVMAgentIsOfTheKindThatItReadsAsPrometheusDoes(t *testing.T) {
+	all := readers()
+	for _, p := range append(Profiles(), readable(awkward(), FormatVMAgent), readable(replaced(), FormatVMAgent)) {
+		var b bytes.Buffer
+		require.NoError(t, Render(&b, p, FormatVMAgent))
+		for i, cfg := range all[FormatVMAgent](t, b.Bytes()) {
+			re, err := syntax.Parse(cfg.Regex.String(), syntax.Perl|syntax.DotNL)
+			require.NoError(t, err)
+			require.False(t, readsSurroundings(re), p.Rules[i].ID)
+			require.False(t, endsInSubstring(re), p.Rules[i].ID)
+		}
+	}
+}
+
+func TestRegexIsWrittenForVMAgentWithoutWhatItTakesForSomethingElse(t *testing.T) {
+	for regex, want := range map[string]string{
+		`container_(a|b);.*kubepods.*`: `(?s:(?:container_(a|b);.*kubepods.*).*)`,
+		`a(.+b.+)()`:                   `(?s:(?:a(.+b.+)()).*)`,
+		`(?:a|b);(.*)c(.*){1}`:         `(?s:(?:(?:a|b);(.*)c(.*){1}).*)`,
+		`a.*|b.*c.*`:                   `(?s:a.*|b.*c.*)`,
+		`(a|b).*c.*d`:                  `(?s:(a|b).*c.*d)`,
+		`(a|b)[^;]*c[^;]*`:             `(a|b)[^;]*c[^;]*`,
+		`^a|b$`:                        `a|b`,
+		`a\$`:                          `a\$`,
+		`a\\$$`:                        `a\\`,
+	} {
+		r := validRule()
+		r.Regex = regex
+		rules, err := dialectOf(FormatVMAgent).spellRules(Profile{Name: "test", Rules: []Rule{r}})
+		require.NoError(t, err)
+		require.Equal(t, want, rules[0].regex)
+	}
+}
+
+func dialectOf(format string) dialect {
+	all := dialects()
+	return all[slices.IndexFunc(all, func(d dialect) bool { return d.format == format })]
 }
 
 func FuzzRespelledRegexMeansTheSame(f *testing.F) {

@@ -64,10 +64,12 @@ func TestRenderedProfileLoadsAndDropsTheSameSeries(t *testing.T) {
 }
 
 func TestRenderedProfileDropsTheSameSeriesOfRealExpositions(t *testing.T) {
-	p := mustProfile(t, ProfileMinimal)
-	d, loaded := mustCompile(t, p), load(t, render(t, p))
-	for _, series := range realExpositions(t) {
-		requireSameAsChain(t, d, loaded, series)
+	expositions := realExpositions(t)
+	for _, p := range Profiles() {
+		d, loaded := mustCompile(t, p), load(t, render(t, p))
+		for _, series := range expositions {
+			requireSameAsChain(t, d, loaded, series)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // quantile turns missing buckets into quantiles that are close.
 func (w *walker) quantile(in effect, quantiles parser.Expressions) effect {
 	if in.thin == nil || in.changes() {
-		return in.moved("an input of histogram_quantile is off: " + in.why)
+		return in.counted().moved("an input of histogram_quantile is off: " + in.why)
 	}
 	for _, q := range quantiles {
 		// The quantile 0 is 0 if there is anything in the lowest bucket, and else
@@ -119,15 +119,21 @@ func (w *walker) aggregate(e *parser.AggregateExpr) effect {
 		if in.none() {
 			return effect{}
 		}
-	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO, parser.COUNT_VALUES:
 		if in.lose || in.move || in.gain {
 			in.lose, in.gain = true, true
 		}
 	}
-	if (in.lose || in.gain) && !in.empty && e.Op != parser.GROUP {
-		in.move = true
+	if e.Op != parser.GROUP {
+		in = in.counted()
 	}
 	return in
+}
+
+// counted is the effect on what is reckoned from several rows at once.
+func (e effect) counted() effect {
+	e.move = e.move || (e.lose || e.gain) && !e.empty
+	return e
 }
 
 func withParameter(in, param effect) effect {

@@ -34,11 +34,11 @@ func (w *walker) binary(e *parser.BinaryExpr) effect {
 	case parser.LUNLESS:
 		return unless(l, r, byLE)
 	case parser.LOR:
-		return or(l, r, byLE)
+		return or(l, r)
 	}
 	vectors := e.LHS.Type() == parser.ValueTypeVector && e.RHS.Type() == parser.ValueTypeVector
 	if vectors && (e.VectorMatching.FillValues.LHS != nil || e.VectorMatching.FillValues.RHS != nil) {
-		return filled(both(l, r))
+		return filled(e, both(l, r))
 	}
 	if l.near != nil || r.near != nil {
 		return closeTo(e, l, r, vectors)
@@ -103,11 +103,12 @@ func compared(e *parser.BinaryExpr, in effect) effect {
 	return in
 }
 
-// filled is the result of a join that puts a value where a row is missing.
-func filled(in effect) effect {
-	in = in.rough("")
-	if in.empty || in.lose {
-		in.empty, in.lose, in.move = false, true, true
+// filled is the result of a join that puts a value where a row is missing: there the
+// row of the other side stands, by itself and with its own labels.
+func filled(e *parser.BinaryExpr, in effect) effect {
+	in = in.rough("").some()
+	if in.lose || in.gain || in.move && e.Op.IsComparisonOperator() {
+		in.lose, in.gain, in.move = true, true, true
 	}
 	return in
 }
@@ -296,25 +297,23 @@ func unless(l, r effect, byLE bool) effect {
 }
 
 // or has the rows of l, and of r those that meet none of l.
-func or(l, r effect, byLE bool) effect {
+func or(l, r effect) effect {
 	if l.empty && r.empty {
 		return l
 	}
-	filtered := l.thin != nil && l.thin.filtered
-	if l.thin != nil && r.none() && !byLE && !filtered {
-		// The rows of r may have an le, too.
-		return l.part()
+	if (l.thin == nil) != (r.thin == nil) {
+		// Rows of the bounds that are missing may be left, and be added to others.
+		l, r = l.rough(""), r.rough("")
 	}
-	if l.empty || l.lose || filtered || l.thin != nil && r.thin == nil {
+	if l.empty || l.lose || l.gain || l.thin != nil && l.thin.filtered {
 		out := both(l, r).rough("")
 		out.empty = false
-		out.lose, out.gain = true, true
+		// Without the metric's name, one row may be another with the same labels.
+		out.lose, out.gain, out.move = true, true, true
 		out.why, out.via = l.why+", so that what stands after or takes its place", l.via
 		return out
 	}
-	if r.empty {
-		r.empty, r.lose = false, true
-	}
+	r = r.some()
 	if l.none() || r.none() {
 		return both(l, r).part().beside()
 	}

@@ -59,6 +59,12 @@ func (b Bound) union(o Bound) Bound {
 	return Bound{Relative: max(b.Relative, o.Relative), Low: max(b.Low, o.Low)}
 }
 
+// And returns the bound for what is off by one and then by the other: two rules may
+// move one result.
+func (b Bound) And(o Bound) Bound {
+	return Bound{Relative: (1+b.Relative)*(1+o.Relative) - 1, Low: max(b.Low*(1+o.Relative), o.Low*(1+b.Relative))}
+}
+
 // interval is a merged bucket, low excluded and high included.
 type interval struct{ low, high float64 }
 

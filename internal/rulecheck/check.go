@@ -158,8 +158,7 @@ func (c *Checker) Check(exprs []source.Expression) []Result {
 		results[i] = Result{Expression: e, Verdict: Invisible}
 	}
 	for _, r := range c.rules {
-		w := &walker{Checker: c, rule: r, met: map[*selector]meeting{}}
-		w.record(exprs)
+		w := c.walk(r, exprs)
 		for i, e := range exprs {
 			f, ok := w.finding(e)
 			if !ok {
@@ -172,6 +171,14 @@ func (c *Checker) Check(exprs []source.Expression) []Result {
 	return results
 }
 
+// walk returns what finds the effects of the rule, with those on what the
+// expressions record.
+func (c *Checker) walk(r *rule, exprs []source.Expression) *walker {
+	w := &walker{Checker: c, rule: r, met: map[*selector]meeting{}}
+	w.record(exprs)
+	return w
+}
+
 // record finds what the rule does to recorded series, until nothing new is
 // found. A chain of recording rules that is longer than the number of passes,
 // or a circle, is left undecided.
@@ -181,18 +188,29 @@ func (w *walker) record(exprs []source.Expression) {
 		next := map[string][]recorded{}
 		n := 0
 		for _, e := range exprs {
-			if e.Record == "" {
+			if e.Record == "" && e.Alert == "" {
 				continue
 			}
 			in := w.expression(e)
 			if in.thin != nil && e.Labels[model.BucketLabel] != "" {
 				in = in.rough("")
 			}
-			// Rules on which there is no effect count too: what they record is
-			// still there.
-			next[e.Record] = append(next[e.Record], recorded{labels: e.Labels, effect: in})
 			if !in.none() {
 				n++
+			}
+			// Rules on which there is no effect count too: what they record is
+			// still there.
+			if e.Record != "" {
+				next[e.Record] = append(next[e.Record], recorded{labels: e.Labels, effect: in})
+				continue
+			}
+			r := recorded{labels: maps.Clone(e.Labels), effect: in.alerts(e.Labels)}
+			if r.labels == nil {
+				r.labels = map[string]string{}
+			}
+			r.labels[model.AlertNameLabel] = e.Alert
+			for _, name := range []string{"ALERTS", "ALERTS_FOR_STATE"} {
+				next[name] = append(next[name], r)
 			}
 		}
 		same := sameRecorded(w.recorded, next)
@@ -206,6 +224,24 @@ func (w *walker) record(exprs []source.Expression) {
 			w.recorded[name][i].effect = effect{undecided: "recording rules read each other in a circle, or in too long a chain: " + name}
 		}
 	}
+}
+
+// alerts returns the effect on the series ALERTS and ALERTS_FOR_STATE of an alert
+// with the effect, which say that there are rows and not which values they have.
+func (e effect) alerts(added map[string]string) effect {
+	for _, v := range added {
+		// A template may put the value, or le, into a label.
+		if source.HasMarker(v) && !e.none() && e.undecided == "" && !e.empty {
+			e = e.rough("")
+			e.lose, e.gain = true, true
+		}
+	}
+	e = e.part()
+	e.near, e.move = nil, false
+	if e.none() {
+		return effect{}
+	}
+	return e
 }
 
 func sameRecorded(a, b map[string][]recorded) bool {

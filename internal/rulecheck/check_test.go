@@ -4,6 +4,7 @@
 package rulecheck
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,7 +155,7 @@ func TestVerdictOfAnExpressionThatReadsDroppedSeries(t *testing.T) {
 		{"histogram_quantile(0.9, a_bucket - b_bucket)", Changed, ""},
 		{"a_bucket / ignoring (le) group_left a_count", Thinned, ""},
 		{"a_bucket / on (job, le) a_bucket", Thinned, ""},
-		{"a_bucket or on (job) up", Thinned, ""},
+		{"a_bucket or on (job) up", Changed, ""},
 		{"a_bucket or up", Changed, ""},
 		{"sum by (le) (a_bucket) or sum by (le) (b_bucket)", Thinned, ""},
 		{`label_replace(a_bucket, "le", "1", "x", "")`, Changed, ""},
@@ -228,11 +229,116 @@ func TestInfiniteBoundStandsForOthersOnlyUnfiltered(t *testing.T) {
 		`absent(a_bucket{le=~"` + source.Marker(0) + `"})`:       Changed,
 		`absent(max_over_time((a_bucket == 7)[1h:]))`:            Changed,
 		`up unless on(job) (a_bucket unless on(le) b_count)`:     Changed,
-		`group by (job) (a_bucket or on(job) up)`:                Invisible,
+		`group by (job) (a_bucket or on(job) up)`:                Changed,
 		`up unless on(job) sum by (job, le) (a_bucket)`:          Invisible,
 		`up unless on(job) (sum by (job, le) (a_bucket) > 0.01)`: Changed,
 	} {
 		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+// A copy of le tells the bounds apart as le does.
+func TestCopyOfLeIsNoLabelThatEveryBoundHas(t *testing.T) {
+	p := profile(t, thinRule)
+	const copied = `label_replace(a_bucket, "bound", "$1", "le", "(.+)")`
+	for text, want := range map[string]Verdict{
+		`label_replace(vector(1), "bound", "0.2", "", "") unless on(bound) ` + copied: Changed,
+		`label_replace(vector(1), "bound", "0.2", "", "") and on(bound) ` + copied:    Changed,
+		`group by (bound) (` + copied + `)`:                                           Changed,
+		`count by (bound) (` + copied + `)`:                                           Changed,
+		`group by (bound) (label_join(a_bucket, "bound", "-", "job", "le"))`:          Changed,
+		`group by (bound) (label_join(a_bucket, "bound", "-", "job", "pod"))`:         Invisible,
+		`group by (bound) (label_replace(a_bucket, "bound", "$1", "job", "(.+)"))`:    Invisible,
+		`group by (bound) (label_replace(a_bucket, ("bound"), "$1", ("le"), "(.+)"))`: Changed,
+		`group by (bound) (count_values("bound", a_bucket))`:                          Changed,
+		`group by (bound) (count_values by (job) ("bound", sum by (le) (a_bucket)))`:  Changed,
+		`group(count_values("v", histogram_quantile(0.9, a_bucket)))`:                 Changed,
+		`sum by (le) (up{le="2"} or a_bucket)`:                                        Changed,
+		`sum by (le) (a_bucket or on(job) up{le="2"})`:                                Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+	record := expression(t, source.KindRecord, copied)
+	record.Record = "copied"
+	for _, r := range check(t, p, record,
+		expression(t, source.KindPanel, `label_replace(vector(1), "bound", "0.2", "", "") unless on(bound) copied`),
+		expression(t, source.KindPanel, `group by (bound) (copied)`)) {
+		require.Equal(t, Changed, r.Verdict, r.Expression.Text)
+	}
+}
+
+func TestAlertThatIsGoneIsGoneFromWhatReadsAlerts(t *testing.T) {
+	p := profile(t, thinRule+nameRule("gone", "gone"))
+	alert := func(name, text string, labels map[string]string) source.Expression {
+		e := expression(t, source.KindAlert, text)
+		e.Alert, e.Labels = name, labels
+		return e
+	}
+	alerts := []source.Expression{
+		alert("X", `gone > 5`, map[string]string{"severity": "critical"}),
+		alert("Stays", `up == 0`, map[string]string{"severity": "warning"}),
+		alert("Quantile", `histogram_quantile(0.9, a_bucket) > 3`, nil),
+		alert("Told", `histogram_quantile(0.9, a_bucket) > 10`, map[string]string{"level": source.Marker(0)}),
+		alert("Absent", `absent(gone)`, nil),
+	}
+	for text, want := range map[string]Verdict{
+		`ALERTS{alertname="X"}`:                             Gone,
+		`ALERTS_FOR_STATE{alertname="X"}`:                   Gone,
+		`ALERTS{alertname="Stays"}`:                         Invisible,
+		`ALERTS{severity="warning"}`:                        Changed, // Told may have any.
+		`ALERTS{severity="critical"}`:                       Changed,
+		`ALERTS{alertname="Quantile"}`:                      Changed,
+		`ALERTS{alertname="Told"}`:                          Changed,
+		`ALERTS{alertname="Absent"}`:                        Changed,
+		`ALERTS{alertstate="firing"}`:                       Changed,
+		`count(ALERTS{alertname=~"X|Stays"})`:               Changed,
+		`up unless on(job) ALERTS{alertname="X"}`:           Changed,
+		`absent(ALERTS{alertname="X"})`:                     Changed,
+		`{__name__=~"ALERTS.*",alertname="X"}`:              Changed,
+		`ALERTS{alertname="X",severity="warning"}`:          Invisible,
+		`ALERTS{alertname="Another"}`:                       Invisible,
+		`up and on(job) ALERTS_FOR_STATE{alertname="Gone"}`: Invisible,
+	} {
+		results := check(t, p, append(slices.Clone(alerts), expression(t, source.KindPanel, text))...)
+		r := results[len(alerts)]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+func TestInfoKeepsTheRowsThatItHasNoLabelsFor(t *testing.T) {
+	p := profile(t, nameRule("gone", "gone|target_info"))
+	for text, want := range map[string]Verdict{
+		`info(up)`:                                Changed,
+		`info(up, {version="1"})`:                 Changed,
+		`info(gone)`:                              Gone,
+		`info(up, {__name__="build_info"})`:       Invisible,
+		`info(up, {__name__=~"build_info|gone"})`: Changed,
+		`absent(info(up))`:                        Changed,
+		`up unless on(version) info(up)`:          Changed,
+	} {
+		r := check(t, p, expression(t, source.KindPanel, text))[0]
+		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
+	}
+}
+
+func TestRecordedSeriesOfOneNameAmongOthersDoNotMakeAllGone(t *testing.T) {
+	p := profile(t, nameRule("gone", "gone|both"))
+	var rules []source.Expression
+	for name, text := range map[string]string{"lost": "gone", "left": "up", "both": "up"} {
+		e := expression(t, source.KindRecord, text)
+		e.Record = name
+		rules = append(rules, e)
+	}
+	for text, want := range map[string]Verdict{
+		`{__name__=~"lost|left"}`: Changed,
+		`{__name__=~"lost|up"}`:   Changed,
+		`both`:                    Changed,
+		`lost`:                    Gone,
+		`left`:                    Invisible,
+	} {
+		r := check(t, p, append(slices.Clone(rules), expression(t, source.KindPanel, text))...)[len(rules)]
 		require.Equal(t, want, r.Verdict, "%s: %+v", text, r.Findings)
 	}
 }

@@ -46,9 +46,14 @@ func (w *walker) expr(e parser.Expr) effect {
 	case *parser.VectorSelector:
 		return w.selector(e)
 	case *parser.MatrixSelector:
-		return w.expr(e.VectorSelector)
+		in := w.expr(e.VectorSelector)
+		if len(in.via) > 0 {
+			// What is recorded may be missing at some times only.
+			return in.counted()
+		}
+		return in
 	case *parser.SubqueryExpr:
-		return w.expr(e.Expr)
+		return w.expr(e.Expr).counted()
 	case *parser.ParenExpr:
 		return w.expr(e.Expr)
 	case *parser.StepInvariantExpr:
@@ -96,41 +101,54 @@ func (w *walker) selected(s *selector) effect {
 	}
 	scraped := w.scraped(s, met.how, met.example)
 	for _, name := range w.recordedNames(s) {
-		in := w.fromRecorded(s, name)
-		if s.name == "" {
-			// Series of other names may still have the bounds.
-			in = in.roughRows()
+		in, ok := w.fromRecorded(s, name)
+		if !ok {
+			continue
 		}
-		if scraped.none() {
+		if s.name == "" {
+			// Series of other names may still be there, and have the bounds.
+			in = in.roughRows().some()
+		}
+		switch {
+		case in.none():
+			scraped = scraped.some()
+		case scraped.none():
 			scraped = in
-		} else if !in.none() {
+		default:
 			scraped = either(scraped, in)
 		}
 	}
 	return scraped
 }
 
-// fromRecorded returns the effect on the series of one recorded name. Several
-// rules may record series of it.
-func (w *walker) fromRecorded(s *selector, name string) effect {
-	var out effect
-	first, gone := true, true
+// some is the effect on what there are other series beside.
+func (e effect) some() effect {
+	if e.empty {
+		e.empty, e.lose = false, true
+	}
+	return e
+}
+
+// fromRecorded returns the effect on the series of one recorded name, or false if
+// none is selected. Several rules may record series of it.
+func (w *walker) fromRecorded(s *selector, name string) (out effect, ok bool) {
+	gone := true
 	for _, r := range w.recorded[name] {
 		if !s.mayHave(r.labels) {
 			continue
 		}
 		in := readRecorded(s, name, r.effect)
 		gone = gone && in.empty
-		if first {
-			out, first = in, false
+		if !ok {
+			out, ok = in, true
 		} else {
 			out = either(out, in)
 		}
 	}
-	if out.empty && !gone {
-		out.empty, out.lose = false, true
+	if !gone {
+		out = out.some()
 	}
-	return out
+	return out, ok
 }
 
 func (w *walker) scraped(s *selector, m meet, example string) effect {
@@ -190,12 +208,12 @@ func leOf(r *rule, matchers []*automaton.Set) (missing, kept bool) {
 }
 
 func (w *walker) call(e *parser.Call) effect {
+	if e.Func.Name == "info" {
+		return w.info(e)
+	}
 	var in effect
 	for _, arg := range e.Args {
 		in = both(in, w.expr(arg))
-	}
-	if e.Func.Name == "info" {
-		in = both(in, w.info(e))
 	}
 	if in.none() {
 		return in
@@ -211,9 +229,9 @@ func (w *walker) call(e *parser.Call) effect {
 	case "histogram_quantiles":
 		return w.quantile(in, e.Args[2:])
 	case "histogram_fraction":
-		return in.moved("histogram_fraction reads between bounds, and " + in.why)
+		return in.counted().moved("histogram_fraction reads between bounds, and " + in.why)
 	case "scalar":
-		if in.lose || in.empty || in.thin != nil {
+		if in.lose || in.gain || in.empty || in.thin != nil {
 			return effect{move: true, why: in.why + ", so that scalar() becomes NaN or another value", example: in.example, via: in.via}
 		}
 		return in
@@ -223,7 +241,7 @@ func (w *walker) call(e *parser.Call) effect {
 		}
 		return in
 	case "label_replace", "label_join":
-		if dst, ok := e.Args[1].(*parser.StringLiteral); in.thin != nil && (!ok || dst.Val == model.BucketLabel || source.HasMarker(dst.Val)) {
+		if in.thin != nil && slices.ContainsFunc(labelsOf(e), func(l string) bool { return l == model.BucketLabel || source.HasMarker(l) }) {
 			return in.rough("")
 		}
 		return in
@@ -240,13 +258,36 @@ func (w *walker) call(e *parser.Call) effect {
 	return in
 }
 
+// labelsOf returns the labels that label_replace or label_join reads and writes: a
+// copy of le tells bounds apart as le does, and nothing here follows it.
+func labelsOf(e *parser.Call) []string {
+	args := slices.Concat(e.Args[1:2], e.Args[3:])
+	if e.Func.Name == "label_replace" {
+		args = args[:2]
+	}
+	var out []string
+	for _, arg := range args {
+		for {
+			inner, ok := arg.(*parser.ParenExpr)
+			if !ok {
+				break
+			}
+			arg = inner.Expr
+		}
+		if s, ok := arg.(*parser.StringLiteral); ok {
+			out = append(out, s.Val)
+		}
+	}
+	return out
+}
+
 // monotone are the functions that leave counts that grow with the bound as such,
 // and those that are looked at by themselves.
 var monotone = []string{
 	"rate", "increase", "irate", "sum_over_time", "avg_over_time", "max_over_time", "min_over_time", "last_over_time",
 	"first_over_time", "quantile_over_time", "count_over_time", "present_over_time", "ceil", "floor", "round", "exp", "sgn",
 	"clamp", "clamp_max", "clamp_min", "label_replace", "label_join", "sort", "sort_desc",
-	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction", "info",
+	"sort_by_label", "sort_by_label_desc", "histogram_quantile", "histogram_quantiles", "histogram_fraction",
 }
 
 // mixed notes that values were added up: a threshold may then be crossed though
@@ -264,19 +305,33 @@ func (e effect) mixed() effect {
 	return e
 }
 
-// info reads target_info too, unless its second argument says otherwise.
+// info adds labels of other series to the rows of its first argument: where those
+// series are gone, the rows are there without the labels. They are those of
+// target_info, unless the second argument names others.
 func (w *walker) info(e *parser.Call) effect {
+	in := w.expr(e.Args[0])
 	matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "target_info")}
 	if len(e.Args) > 1 {
-		if vs, ok := e.Args[1].(*parser.VectorSelector); ok && slices.ContainsFunc(vs.LabelMatchers, isName) {
-			return effect{}
+		if vs, ok := e.Args[1].(*parser.VectorSelector); ok {
+			matchers = slices.DeleteFunc(slices.Clone(matchers), func(*labels.Matcher) bool { return slices.ContainsFunc(vs.LabelMatchers, isName) })
+			matchers = append(matchers, vs.LabelMatchers...)
 		}
 	}
 	s, err := w.shared(matchers)
 	if err != nil {
 		return effect{undecided: err.Error()}
 	}
-	return w.selected(s)
+	added := w.selected(s)
+	added.near, added.move = nil, false
+	if added.none() {
+		return in
+	}
+	added = added.some().rough("")
+	if added.undecided == "" {
+		added.lose, added.gain = true, true
+		added.why += ", so that info adds no labels"
+	}
+	return both(in.rough(""), added)
 }
 
 func isName(m *labels.Matcher) bool { return m.Name == labels.MetricName }
@@ -291,7 +346,7 @@ func absent(in effect) effect {
 	case in.empty:
 		return effect{gain: true, why: in.why + ", so that absent() is always true", example: in.example, via: in.via}
 	case in.lose:
-		return effect{gain: true, why: in.why + ", so that absent() may become true", example: in.example, via: in.via}
+		return effect{gain: true, lose: in.gain, why: in.why + ", so that absent() may become true", example: in.example, via: in.via}
 	case in.gain:
 		return effect{lose: true, why: in.why, example: in.example, via: in.via}
 	}

@@ -48,6 +48,8 @@ type Counts struct {
 	All map[string]Tally
 	// Head counts all series in memory, 0 if that is not known.
 	Head int
+	// AlreadyDropped counts what is scraped and not stored.
+	AlreadyDropped int
 	// Unknown says, by rule, why what it drops could not be counted, or not all
 	// of it.
 	Unknown []string
@@ -85,8 +87,9 @@ type Saving struct {
 	// HeadSeries counts churned series in memory too, if that is known.
 	HeadSeries       int     `json:"head_series,omitempty"`
 	SamplesPerSecond float64 `json:"samples_per_second"`
-	// HeadBytes is the memory of the series that are scraped now.
-	HeadBytes        float64 `json:"head_bytes"`
+	// MemoryBytes is the memory of the series that are scraped now, less what is
+	// kept of them when they are dropped.
+	MemoryBytes      float64 `json:"memory_bytes"`
 	WALBytesPerDay   float64 `json:"wal_bytes_per_day"`
 	BlockBytesPerDay float64 `json:"block_bytes_per_day"`
 }
@@ -118,18 +121,21 @@ type Estimate struct {
 	// Rules are sorted by what they save, the most first.
 	Rules []Rule `json:"rules"`
 	Total Saving `json:"total"`
-	// Of is what there is at all.
-	Of    Saving   `json:"of"`
-	Jobs  []Job    `json:"jobs"`
-	Notes []string `json:"notes,omitempty"`
+	// Of is what there is at all, and AlreadyDropped how many series are scraped and
+	// dropped now, and not counted.
+	Of             Saving   `json:"of"`
+	AlreadyDropped int      `json:"already_dropped,omitempty"`
+	Jobs           []Job    `json:"jobs"`
+	Notes          []string `json:"notes,omitempty"`
 }
 
 // New makes an estimate of what was counted of the profile's rules.
 func New(p relabel.Profile, c Counts, in Intervals, sizes Sizes) *Estimate {
-	e := &Estimate{Profile: p.Name, Source: c.Source, Sizes: sizes, Notes: c.Notes, Rules: []Rule{}, Jobs: []Job{}}
+	e := &Estimate{Profile: p.Name, Source: c.Source, Sizes: sizes, AlreadyDropped: c.AlreadyDropped, Notes: c.Notes, Rules: []Rule{}, Jobs: []Job{}}
 	dropped := map[string]int{}
 	for i, r := range p.Rules {
 		s := sizes.saving(c.ByRule[i], in)
+		s.MemoryBytes -= sizes.DroppedBytesPerSeries * float64(s.Series)
 		rule := Rule{ID: r.ID, Class: r.Class, Saving: s, Jobs: map[string]int{}, Unknown: c.Unknown[i], Approximate: c.Approximate[i]}
 		for job, t := range c.ByRule[i] {
 			rule.Jobs[job] = t.Series
@@ -161,7 +167,7 @@ func (s *Saving) add(o Saving) {
 	s.Series += o.Series
 	s.HeadSeries += o.HeadSeries
 	s.SamplesPerSecond += o.SamplesPerSecond
-	s.HeadBytes += o.HeadBytes
+	s.MemoryBytes += o.MemoryBytes
 	s.WALBytesPerDay += o.WALBytesPerDay
 	s.BlockBytesPerDay += o.BlockBytesPerDay
 }

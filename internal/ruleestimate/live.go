@@ -47,7 +47,7 @@ func Live(ctx context.Context, p relabel.Profile, api *promapi.Client) (Counts, 
 		l.counts.Notes = append(l.counts.Notes, fmt.Sprintf("The server warned, and may have left something out: %s.", w))
 	}
 	l.counts.Notes = append(l.counts.Notes,
-		fmt.Sprintf("%d requests were made. Series that the server drops already are not there to be counted.", api.Requests()))
+		fmt.Sprintf("%d requests were made.", api.Requests()))
 	return l.counts, ctx.Err()
 }
 
@@ -101,6 +101,10 @@ func (l *live) askTotals(ctx context.Context) {
 	for _, r := range rows {
 		n := rounded(r.Value)
 		l.counts.addAll(r.Labels.Get(model.JobLabel), Tally{Series: n, Unrated: n})
+	}
+	rows, err = l.api.Query(ctx, "sum(scrape_samples_scraped - scrape_samples_post_metric_relabeling)")
+	if err == nil && len(rows) == 1 {
+		l.counts.AlreadyDropped = rounded(rows[0].Value)
 	}
 }
 

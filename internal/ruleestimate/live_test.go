@@ -341,7 +341,7 @@ func TestServerThatStopsAnsweringIsLeftAlone(t *testing.T) {
 	}
 	c, err := Live(context.Background(), profile(t, rules), server(t, prom.URL))
 	require.NoError(t, err)
-	require.Len(t, prom.Asked(), 3+3, "three requests before, and three that failed")
+	require.Len(t, prom.Asked(), 4+3, "four requests before, and three that failed")
 	require.Contains(t, strings.Join(c.Unknown, "\n"), "did not answer 3 times in a row")
 }
 

@@ -14,6 +14,11 @@ type Sizes struct {
 	// HeadBytesPerSeries is heap in use after a garbage collection: the series,
 	// its labels, its share of postings, and its chunks in memory.
 	HeadBytesPerSeries float64 `json:"head_bytes_per_series"`
+	// ScrapeCacheBytesPerSeries is what scrape loops hold of a series that is
+	// stored, and DroppedBytesPerSeries of one that is dropped: its text, by which
+	// the next scrape knows it again.
+	ScrapeCacheBytesPerSeries float64 `json:"scrape_cache_bytes_per_series"`
+	DroppedBytesPerSeries     float64 `json:"dropped_bytes_per_series"`
 	// WALBytesPerSample and BlockBytesPerSample are what is written.
 	WALBytesPerSample   float64 `json:"wal_bytes_per_sample"`
 	BlockBytesPerSample float64 `json:"block_bytes_per_sample"`
@@ -24,24 +29,26 @@ type Sizes struct {
 // What a modelled Kubernetes cluster takes, scraped every 30 s for two hours. A
 // test measures them again.
 const (
-	modelHeadBytesPerSeries  = 1900
-	modelWALBytesPerSample   = 7.3
-	modelBlockBytesPerSample = 2
-	modelSource              = "a modelled cluster"
+	modelHeadBytesPerSeries        = 1900
+	modelScrapeCacheBytesPerSeries = 470
+	modelDroppedBytesPerSeries     = 290
+	modelWALBytesPerSample         = 7.3
+	modelBlockBytesPerSample       = 2
+	modelSource                    = "a modelled cluster"
 )
 
 // ModelSizes are those of a modelled Kubernetes cluster.
 func ModelSizes() Sizes {
 	return Sizes{
-		HeadBytesPerSeries: modelHeadBytesPerSeries,
-		WALBytesPerSample:  modelWALBytesPerSample, WALSource: modelSource,
+		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
+		WALBytesPerSample: modelWALBytesPerSample, WALSource: modelSource,
 		BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: modelSource,
 	}
 }
 
 const secondsPerDay = 24 * 60 * 60
 
-// saving derives what the series of the tallies cost.
+// saving derives what the series of the tallies cost while they are stored.
 func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
 	var out Saving
 	// In one order, so that the sum is the same every time.
@@ -51,7 +58,7 @@ func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
 		out.HeadSeries += t.Head
 		out.SamplesPerSecond += t.Rate + float64(t.Unrated)/in.of(job).Seconds()
 	}
-	out.HeadBytes = s.HeadBytesPerSeries * float64(out.Series)
+	out.MemoryBytes = (s.HeadBytesPerSeries + s.ScrapeCacheBytesPerSeries) * float64(out.Series)
 	out.WALBytesPerDay = math.Round(s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay)
 	out.BlockBytesPerDay = math.Round(s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay)
 	return out

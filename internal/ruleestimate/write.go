@@ -43,11 +43,11 @@ func (e *Estimate) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	rows := [][]string{{
-		"rule", "class", "series", "samples_per_second", "head_bytes", "wal_bytes_per_day", "block_bytes_per_day", "unknown", "approximate",
+		"rule", "class", "series", "samples_per_second", "memory_bytes", "wal_bytes_per_day", "block_bytes_per_day", "unknown", "approximate",
 	}}
 	for _, r := range e.Rules {
 		rows = append(rows, []string{
-			r.ID, string(r.Class), strconv.Itoa(r.Series), number(r.SamplesPerSecond), number(r.HeadBytes), number(r.WALBytesPerDay),
+			r.ID, string(r.Class), strconv.Itoa(r.Series), number(r.SamplesPerSecond), number(r.MemoryBytes), number(r.WALBytesPerDay),
 			number(r.BlockBytesPerDay), r.Unknown, r.Approximate,
 		})
 	}
@@ -56,12 +56,19 @@ func (e *Estimate) writeCSV(w io.Writer) error {
 
 func (e *Estimate) writeText(w io.Writer) error {
 	var b strings.Builder
+	if e.AlreadyDropped > 0 {
+		fmt.Fprintf(&b, "%d SERIES ARE DROPPED ALREADY, by drop rules or metric_relabel_configs of the server: they are not there to be counted, and below is what would go besides.\n\n", e.AlreadyDropped)
+	}
 	fmt.Fprintf(&b, "Profile %s on %s:\n\n", e.Profile, e.Source)
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "SERIES\tSAMPLES/S\tHEAD\tWAL/DAY\tBLOCKS/DAY\t  RULE")
+	fmt.Fprintln(tw, "SERIES\tSAMPLES/S\tMEMORY\tWAL/DAY\tBLOCKS/DAY\t  RULE")
+	nothing := 0
 	for _, r := range e.Rules {
 		mark := ""
 		switch {
+		case r.Unknown == "" && r.Approximate == "" && r.Series == 0:
+			nothing++
+			continue
 		case r.Unknown != "" && r.Series == 0:
 			fmt.Fprintf(tw, "?\t?\t?\t?\t?\t  %s (%s)\n", r.ID, r.Class)
 			continue
@@ -71,6 +78,13 @@ func (e *Estimate) writeText(w io.Writer) error {
 			mark = "~"
 		}
 		fmt.Fprintf(tw, "%s%s\t  %s (%s)\n", mark, r.columns(), r.ID, r.Class)
+	}
+	switch nothing {
+	case 0:
+	case 1:
+		fmt.Fprintf(tw, "%s\t  1 rule that finds nothing to drop\n", Saving{}.columns())
+	default:
+		fmt.Fprintf(tw, "%s\t  %d rules that find nothing to drop\n", Saving{}.columns(), nothing)
 	}
 	mark := ""
 	if e.ExitCode() != 0 {
@@ -87,7 +101,7 @@ func (e *Estimate) writeText(w io.Writer) error {
 }
 
 func (s Saving) columns() string {
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", s.Series, rate(s.SamplesPerSecond), bytes(s.HeadBytes), bytes(s.WALBytesPerDay), bytes(s.BlockBytesPerDay))
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", s.Series, rate(s.SamplesPerSecond), bytes(s.MemoryBytes), bytes(s.WALBytesPerDay), bytes(s.BlockBytesPerDay))
 }
 
 func (e *Estimate) writeNotes(b *strings.Builder) {
@@ -100,8 +114,8 @@ func (e *Estimate) writeNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "Series and memory are those scraped now. In memory there are %d series, %.1f times as many: the others have ended, or are recorded, and are counted nowhere here.\n",
 			e.Of.HeadSeries, float64(e.Of.HeadSeries)/float64(e.Of.Series))
 	}
-	fmt.Fprintf(b, "Memory: %.0f bytes of heap in use per series; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (%s). Blocks: %.1f bytes per sample (%s).\n",
-		e.Sizes.HeadBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.WALSource, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
+	fmt.Fprintf(b, "Memory: per series %.0f bytes of heap in use in a head two hours old and %.0f in the scrape cache, of which %.0f stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (%s). Blocks: %.1f bytes per sample (%s).\n",
+		e.Sizes.HeadBytesPerSeries, e.Sizes.ScrapeCacheBytesPerSeries, e.Sizes.DroppedBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.WALSource, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
 	for _, n := range e.Notes {
 		fmt.Fprintln(b, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,8 +25,8 @@ type file struct {
 	// lines have their ends with them.
 	lines []string
 	eol   string
+	doc   *yaml.Node
 	jobs  []job
-	root  map[string]any
 }
 
 // job is a scrape config. Lines count from 0.
@@ -55,7 +56,8 @@ func parse(text []byte) (*file, error) {
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one YAML document")
 	}
-	if err := doc.Decode(&f.root); err != nil {
+	f.doc = &doc
+	if err := doc.Decode(&map[string]any{}); err != nil {
 		return nil, err
 	}
 	if err := f.findJobs(doc.Content[0]); err != nil {
@@ -64,7 +66,69 @@ func parse(text []byte) (*file, error) {
 	return f, nil
 }
 
+// findJobs finds the scrape configs of a configuration, or of the values of the
+// chart prometheus, where they are a list in the configuration or a map by name.
 func (f *file) findJobs(root *yaml.Node) error {
+	if err := f.listedJobs(root); err != nil {
+		return err
+	}
+	if _, files := field(root, "serverFiles"); files != nil {
+		if _, config := field(files, "prometheus.yml"); config != nil {
+			if err := f.listedJobs(config); err != nil {
+				return err
+			}
+		}
+	}
+	return f.namedJobs(root)
+}
+
+// namedJobs are those of a map. What is null or not enabled is no scrape config.
+func (f *file) namedJobs(root *yaml.Node) error {
+	_, configs := field(root, "scrapeConfigs")
+	if configs == nil || configs.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(configs.Content); i += 2 {
+		k, node := configs.Content[i], configs.Content[i+1]
+		if _, enabled := field(node, "enabled"); enabled != nil && enabled.Value == "false" || node.Tag == "!!null" {
+			continue
+		}
+		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+			return fmt.Errorf("line %d: the scrape config %s must be a mapping that is written out", k.Line, k.Value)
+		}
+		name := k
+		if _, own := field(node, "job_name"); own != nil {
+			name = own
+		}
+		f.addJob(name.Value, node, f.nextLine(node)-1)
+	}
+	return nil
+}
+
+func (f *file) addJob(name string, node *yaml.Node, last int) {
+	first := node.Line - 1
+	f.jobs = append(f.jobs, job{
+		name: name, mapping: node, first: first, last: last, text: strings.Join(f.lines[first:max(first, last+1)], ""),
+	})
+}
+
+// nextLine returns the line, from 0, on which what follows the node begins.
+func (f *file) nextLine(node *yaml.Node) int {
+	next, last := len(f.lines), deepest(node)
+	var visit func(*yaml.Node)
+	visit = func(n *yaml.Node) {
+		if n.Line > last {
+			next = min(next, n.Line-1)
+		}
+		for _, c := range n.Content {
+			visit(c)
+		}
+	}
+	visit(f.doc)
+	return next
+}
+
+func (f *file) listedJobs(root *yaml.Node) error {
 	k, list := field(root, scrapeConfigs)
 	if list == nil {
 		return nil
@@ -72,13 +136,7 @@ func (f *file) findJobs(root *yaml.Node) error {
 	if list.Kind != yaml.SequenceNode && !isEmpty(list) {
 		return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
 	}
-	// The list ends where the next field of the file begins.
-	end := len(f.lines)
-	for i := 0; i < len(root.Content); i += 2 {
-		if line := root.Content[i].Line - 1; line > deepest(list)-1 {
-			end = min(end, line)
-		}
-	}
+	end := f.nextLine(list)
 	for i, node := range list.Content {
 		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
 			return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
@@ -91,10 +149,7 @@ func (f *file) findJobs(root *yaml.Node) error {
 		if i+1 < len(list.Content) {
 			last = list.Content[i+1].Line - 2
 		}
-		first := node.Line - 1
-		f.jobs = append(f.jobs, job{
-			name: name.Value, mapping: node, first: first, last: last, text: strings.Join(f.lines[first:max(first, last+1)], ""),
-		})
+		f.addJob(name.Value, node, last)
 	}
 	return nil
 }
@@ -110,6 +165,8 @@ func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
 		}
 	}
 	switch {
+	case len(f.jobs) == 0 && len(f.otherFiles()) > 0:
+		// All are in other files.
 	case len(f.jobs) == 0:
 		return nil, fmt.Errorf("there are no %s", scrapeConfigs)
 	case len(out) == 0:
@@ -155,10 +212,10 @@ func (f *file) blocks() ([]block, error) {
 
 // otherFiles returns the patterns of scrape_config_files.
 func (f *file) otherFiles() []string {
+	_, patterns := field(f.doc.Content[0], "scrape_config_files")
 	var out []string
-	patterns, _ := f.root["scrape_config_files"].([]any)
-	for _, p := range patterns {
-		out = append(out, fmt.Sprint(p))
+	if patterns == nil || patterns.Decode(&out) != nil {
+		return nil
 	}
 	return out
 }
@@ -166,22 +223,31 @@ func (f *file) otherFiles() []string {
 // values returns the scrape configs as plain values.
 func (f *file) values() []map[string]any {
 	var out []map[string]any
-	list, _ := f.root[scrapeConfigs].([]any)
-	for _, v := range list {
-		m, _ := v.(map[string]any)
+	for _, j := range f.jobs {
+		var m map[string]any
+		// It has been decoded as a part of the file.
+		_ = j.mapping.Decode(&m)
 		out = append(out, m)
 	}
 	return out
 }
 
 // others returns everything but the scrape configs.
-func (f *file) others() map[string]any {
-	out := map[string]any{}
-	for k, v := range f.root {
-		if k != scrapeConfigs {
-			out[k] = v
+func (f *file) others() any {
+	var without func(n *yaml.Node) *yaml.Node
+	without = func(n *yaml.Node) *yaml.Node {
+		if slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n }) {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 		}
+		out := *n
+		out.Content = nil
+		for _, c := range n.Content {
+			out.Content = append(out.Content, without(c))
+		}
+		return &out
 	}
+	var out any
+	_ = without(f.doc).Decode(&out)
 	return out
 }
 
@@ -200,10 +266,19 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 
 func (j job) field(name string) (key, value *yaml.Node) { return field(j.mapping, name) }
 
-// hasBrackets reports whether the job has an empty list in brackets.
-func (j job) hasBrackets() bool {
+// nothing returns what stands for no rules in the job: the bracket that begins an
+// empty list, a written null, or "".
+func (j job) nothing() string {
 	_, value := j.field(key)
-	return value != nil && value.Kind == yaml.SequenceNode && len(value.Content) == 0
+	switch {
+	case value == nil:
+		return ""
+	case value.Kind == yaml.SequenceNode && len(value.Content) == 0:
+		return "["
+	case value.Tag == "!!null":
+		return value.Value
+	}
+	return ""
 }
 
 // merged reports whether the field comes from a merge key.

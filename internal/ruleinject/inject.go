@@ -159,12 +159,16 @@ func (f *file) insert(i int, p relabel.Profile) (*file, error) {
 	if !strings.HasSuffix(lines[at], "\n") {
 		lines[at] += f.eol
 	}
-	if f.jobs[i].hasBrackets() {
+	if nothing := f.jobs[i].nothing(); nothing != "" {
 		_, value := f.jobs[i].field(key)
 		line := lines[value.Line-1]
-		before, after, _ := strings.Cut(line[value.Column-1:], "]")
-		if strings.Trim(before, "[ \t") != "" {
-			return nil, fmt.Errorf("job %q: line %d: %s is an empty list over several lines: write [] or leave it out", f.jobs[i].name, value.Line, key)
+		after := strings.TrimPrefix(line[value.Column-1:], nothing)
+		if nothing == "[" {
+			before, rest, _ := strings.Cut(after, "]")
+			if strings.Trim(before, " \t") != "" {
+				return nil, fmt.Errorf("job %q: line %d: %s is an empty list over several lines: write [] or leave it out", f.jobs[i].name, value.Line, key)
+			}
+			after = rest
 		}
 		lines[value.Line-1] = strings.TrimRight(line[:value.Column-1], " ") + after
 	}
@@ -192,7 +196,7 @@ func (f *file) place(j job) (at int, indent, added string, err error) {
 	case value == nil:
 		indent = strings.Repeat(" ", column-1)
 		return f.lastLine(j.mapping, column-1, false), indent + "  ", indent + key + ": " + keyMark + "\n", nil
-	case isEmpty(value) && value.Line == k.Line && (value.Value == "" || j.hasBrackets()):
+	case isEmpty(value) && value.Line == k.Line:
 		return k.Line - 1, strings.Repeat(" ", k.Column+1), "", nil
 	case value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle == 0:
 		if line := f.lines[value.Line-1]; value.Column > len(line) || line[value.Column-1] != '-' {
@@ -250,7 +254,7 @@ func verify(before, stripped, after *file, selected []int, p relabel.Profile) er
 		}
 	}
 	if !reflect.DeepEqual(before.others(), after.others()) {
-		return errors.New("the file is laid out in a way that cannot be edited: more than scrape_configs would change")
+		return errors.New("the file is laid out in a way that cannot be edited: more than the scrape configs would change")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/config"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/relabel"
 )
@@ -121,6 +122,8 @@ func TestLineEndsAndMissingLastOnesAreKept(t *testing.T) {
 		"scrape_configs:\n  -\n    job_name: a\n\n  # end\n",
 		"---\nscrape_configs:\n  - job_name: a\n...\n",
 		"scrape_configs:\n- job_name: a\n  metric_relabel_configs:   # own\n\n  # more\n\nglobal: {}\n",
+		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: ~\n  scheme: http\n",
+		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: null # own\n",
 	} {
 		r := inject(t, text, small(), "")
 		require.Equal(t, requireLoads(t, []byte(text))["a"]+2, requireLoads(t, r.Text)["a"], "%s", r.Text)
@@ -129,8 +132,71 @@ func TestLineEndsAndMissingLastOnesAreKept(t *testing.T) {
 		}
 		require.Equal(t, string(r.Text), string(inject(t, string(r.Text), small(), "").Text))
 		off := inject(t, string(r.Text), relabel.Profile{Name: "off"}, "")
+		text = strings.NewReplacer("configs: ~", "configs:", "configs: null", "configs:").Replace(text)
 		require.Equal(t, strings.TrimSuffix(text, "\n"), strings.TrimSuffix(string(off.Text), "\n"))
 	}
+}
+
+// chartValues are values of the chart prometheus, with scrape configs in all forms.
+const chartValues = `# own
+serverFiles:
+  alerting_rules.yml: {}
+  prometheus.yml:
+    rule_files: [/etc/config/rules.yml]
+    scrape_configs:
+      - job_name: prometheus
+        static_configs:
+          - targets: [localhost:9090]
+      - job_name: nodes   # more
+        metric_relabel_configs: ~
+        regex: |
+          x
+
+    # between
+    remote_write: []
+scrapeConfigs:
+  kubernetes-api-servers:
+    tls_config:
+      insecure_skip_verify: false
+  kubernetes-pods:
+    enabled: false
+  kubernetes-slow: null
+  pods:
+    job_name: named
+    metric_relabel_configs:
+    - action: labeldrop
+      regex: x
+
+# end
+server: {}
+`
+
+func TestScrapeConfigsInTheValuesOfTheChartPrometheusGetTheRules(t *testing.T) {
+	r := inject(t, chartValues, small(), "")
+	require.Equal(t, []Job{{"prometheus", Missing}, {"nodes", Missing}, {"kubernetes-api-servers", Missing}, {"named", Missing}}, r.Jobs)
+	var values struct {
+		ServerFiles struct {
+			Config struct {
+				ScrapeConfigs []map[string]any `yaml:"scrape_configs"`
+				RemoteWrite   []any            `yaml:"remote_write"`
+			} `yaml:"prometheus.yml"`
+		} `yaml:"serverFiles"`
+		ScrapeConfigs map[string]map[string]any `yaml:"scrapeConfigs"`
+		Server        map[string]any
+	}
+	require.NoError(t, yaml.Unmarshal(r.Text, &values), "%s", r.Text)
+	for _, c := range values.ServerFiles.Config.ScrapeConfigs {
+		require.Len(t, c["metric_relabel_configs"], 2, "%s", r.Text)
+	}
+	require.Equal(t, "x\n", values.ServerFiles.Config.ScrapeConfigs[1]["regex"])
+	require.Len(t, values.ScrapeConfigs["kubernetes-api-servers"]["metric_relabel_configs"], 2)
+	require.Len(t, values.ScrapeConfigs["pods"]["metric_relabel_configs"], 3)
+	require.Nil(t, values.ScrapeConfigs["kubernetes-slow"])
+	require.Equal(t, string(r.Text), string(inject(t, string(r.Text), small(), "").Text))
+	off := inject(t, string(r.Text), relabel.Profile{Name: "off"}, "")
+	require.Equal(t, strings.Replace(chartValues, "configs: ~", "configs:", 1), string(off.Text))
+	one := inject(t, chartValues, small(), "named")
+	require.Equal(t, 1, strings.Count(string(one.Text), beginMark))
 }
 
 func TestRulesThatWereAddedBesideTheMarksStay(t *testing.T) {
@@ -174,6 +240,15 @@ func TestWhatCannotBeEditedIsAnErrorWithItsLine(t *testing.T) {
 	require.EqualError(t, err, "no job_name matches ^x$: there are a, b")
 }
 
+func TestFileThatOnlyNamesFurtherFilesStaysAsItIs(t *testing.T) {
+	for _, text := range []string{"scrape_config_files: [more/*.yml]\n", "scrape_config_files: [more/*.yml]\nscrape_configs: []\n"} {
+		r := inject(t, text, small(), "")
+		require.Equal(t, text, string(r.Text))
+		require.Empty(t, r.Jobs)
+		require.Equal(t, []string{"more/*.yml"}, r.OtherFiles)
+	}
+}
+
 func TestFilesWithFurtherScrapeConfigsAreNamed(t *testing.T) {
 	r := inject(t, "scrape_config_files: [more/*.yml]\nscrape_configs:\n- job_name: a\n", small(), "")
 	require.Equal(t, []string{"more/*.yml"}, r.OtherFiles)
@@ -184,6 +259,7 @@ func FuzzRules(f *testing.F) {
 	text, err := os.ReadFile("testdata/prometheus.yml")
 	require.NoError(f, err)
 	f.Add(string(text))
+	f.Add(chartValues)
 	f.Add("scrape_configs:\n- job_name: a\n  metric_relabel_configs: # x\n  - regex: |\n      # y\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := Rules([]byte(text), small(), nil)

@@ -117,8 +117,7 @@ func bounds(r rulecheck.Result) allowed {
 	for _, f := range r.Findings {
 		if f.Bound != nil {
 			a.thinned = true
-			a.bound.Relative = max(a.bound.Relative, f.Bound.Relative)
-			a.bound.Low = max(a.bound.Low, f.Bound.Low)
+			a.bound = a.bound.And(*f.Bound)
 		}
 	}
 	return a

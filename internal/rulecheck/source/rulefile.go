@@ -6,8 +6,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -79,9 +77,45 @@ func (r *rules) document(doc *yaml.Node, place string) {
 		r.groups(doc, place)
 	case isAdapter(doc):
 		r.adapter(doc, place)
+	case r.values(doc, place):
 	default:
 		r.problem(r.file, place, errors.New("neither rule groups, nor a configuration of prometheus-adapter, nor a Kubernetes object"))
 	}
+}
+
+// values reads the rule groups in the values of a chart, such as prometheus and
+// kube-prometheus-stack: below keys of any name. It reports whether there are any.
+func (r *rules) values(n *yaml.Node, place string) bool {
+	n = resolve(n)
+	if n == nil || n.Kind != yaml.MappingNode {
+		return false
+	}
+	if ruleGroups(n) {
+		r.groups(n, place)
+		return true
+	}
+	found := false
+	for key, value := range entries(n) {
+		at := strings.TrimPrefix(place+"."+key, ".")
+		elements := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			elements = value.Content
+		}
+		for _, e := range elements {
+			found = r.values(e, at) || found
+		}
+		if isQuery(key, value) {
+			r.problem(r.file, at, fmt.Errorf("line %d looks like a query, but what it is for is not known to this check", value.Line))
+			found = true
+		}
+	}
+	return found
+}
+
+// ruleGroups reports whether a mapping has groups of rules.
+func ruleGroups(n *yaml.Node) bool {
+	groups := items(n, "groups")
+	return len(groups) > 0 && items(groups[0], "rules") != nil
 }
 
 func (r *rules) groups(doc *yaml.Node, place string) {
@@ -106,16 +140,21 @@ func (r *rules) rule(n *yaml.Node, prefix string, i int) {
 	e := Expression{File: r.file, Text: text(n, "expr"), Record: text(n, "record")}
 	switch alert := text(n, "alert"); {
 	case alert != "" && e.Record == "":
-		e.Kind, e.Place = KindAlert, quotedName("alert", alert, "")
+		e.Kind, e.Place, e.Alert = KindAlert, quotedName("alert", alert, ""), alert
 	case alert == "" && e.Record != "":
 		e.Kind, e.Place = KindRecord, quotedName("recording rule", e.Record, "")
-		e.Labels = map[string]string{}
-		pairs(n, func(key string, value *yaml.Node) { e.Labels[key] = value.Value }, "labels")
 	default:
 		r.problem(r.file, fmt.Sprintf("%s, rule %d (line %d)", prefix, i+1, n.Line), errors.New("needs exactly one of alert and record"))
 		return
 	}
 	e.Place = fmt.Sprintf("%s, %s (line %d)", prefix, e.Place, n.Line)
+	e.Labels = map[string]string{}
+	pairs(n, func(key string, value *yaml.Node) {
+		e.Labels[key] = value.Value
+		if e.Alert != "" && strings.Contains(value.Value, "{{") {
+			e.Labels[key] = Marker(0) // It may be anything.
+		}
+	}, "labels")
 	if strings.TrimSpace(e.Text) == "" {
 		r.problem(r.file, e.Place, errors.New("has no expr"))
 		return
@@ -135,42 +174,6 @@ func (r *rules) expression(e Expression) {
 	}
 	e.Queries = append(e.Queries, expr)
 	r.Expressions = append(r.Expressions, e)
-}
-
-// An alert's annotations and labels are templates, which may query when the alert
-// is evaluated. templateQuery is one whose text stands there, otherQuery, in an
-// action without the texts of its strings, one whose text is put together.
-var (
-	templateAction = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
-	templateString = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`")
-	templateQuery  = regexp.MustCompile(`(?:^|[^\w$.])query\s+(` + templateString.String() + `)`)
-	otherQuery     = regexp.MustCompile(`(?:^|[^\w$.])query\b(\s*"")?`)
-)
-
-func (r *rules) templates(n *yaml.Node, place string) {
-	for _, of := range []string{"annotation", "label"} {
-		pairs(n, func(key string, value *yaml.Node) {
-			for _, action := range templateAction.FindAllString(value.Value, -1) {
-				r.templateQueries(action, place+", "+of+" "+key)
-			}
-		}, of+"s")
-	}
-}
-
-func (r *rules) templateQueries(action, place string) {
-	for _, m := range templateQuery.FindAllStringSubmatch(action, -1) {
-		query, err := strconv.Unquote(m[1])
-		if err != nil {
-			r.problem(r.file, place, fmt.Errorf("the query %s is no string of a template: %w", m[1], err))
-			continue
-		}
-		r.expression(Expression{File: r.file, Place: place, Kind: KindAnnotation, Text: query})
-	}
-	for _, m := range otherQuery.FindAllStringSubmatch(templateString.ReplaceAllString(action, `""`), -1) {
-		if m[1] == "" {
-			r.problem(r.file, place, errors.New("the template puts a query together, which cannot be checked"))
-		}
-	}
 }
 
 // grafanaAlert reads an alert rule of Grafana's own, whose data are queries and

@@ -5,8 +5,8 @@ package source
 
 import (
 	"errors"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -156,6 +156,7 @@ func (s *scanner) replace(name string, start, end int) {
 	}
 	marker := Marker(slices.Index(s.used, name))
 	next := strings.TrimLeft(s.text[end:], " \t\r\n")
+	digits := s.digits()
 	var (
 		beside  = end < len(s.text) && isWordByte(s.text[end]) || start > 0 && isWordByte(s.text[start-1])
 		choices []string
@@ -165,6 +166,12 @@ func (s *scanner) replace(name string, start, end int) {
 	switch known := s.lookup(name); {
 	case s.quote != 0:
 		choices = []string{marker}
+	case digits != "" && s.brackets == 0 && (known == nil || len(known.values) == 0):
+		// A part of a number makes it any number.
+		text := strings.TrimSuffix(s.plain.String(), digits)
+		s.plain.Reset()
+		s.plain.WriteString(text)
+		choices = []string{anyNumber}
 	case s.brackets > 0, s.word == "offset", strings.HasPrefix(name, "__") && builtins[name] != "":
 		choices = []string{s.duration(name, end)}
 	case s.braces > 0:
@@ -178,7 +185,7 @@ func (s *scanner) replace(name string, start, end int) {
 	case beside, strings.HasPrefix(next, "{"), strings.HasPrefix(next, "["):
 		choices = []string{marker}
 	default:
-		choices = []string{strconv.FormatFloat(UnknownNumber, 'g', -1, 64), marker, "5m", ">", "+"}
+		choices = []string{anyNumber, marker, "5m", ">", "+"}
 		number = known == nil || !known.number
 	}
 	s.flush()
@@ -188,6 +195,17 @@ func (s *scanner) replace(name string, start, end int) {
 	}
 	s.out = append(s.out, out)
 	s.word = ""
+}
+
+// begunNumber is a number that the text ends with.
+var begunNumber = regexp.MustCompile(`(?:^|[^\w:.])(\d+\.?\d*|\.\d*)$`)
+
+// digits returns the digits, a point among them, that stand before a variable.
+func (s *scanner) digits() string {
+	if m := begunNumber.FindStringSubmatch(s.plain.String()); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // duration returns a length of time, without its unit if that follows.

@@ -49,10 +49,10 @@ type Expression struct {
 	// Listing is set for what asks for the values of a label.
 	Listing *Listing
 
-	// Record and Labels are the name and the labels that a recording rule
-	// gives its result.
-	Record string
-	Labels map[string]string
+	// Record is the name that a recording rule gives its result, Alert that of a
+	// Prometheus alert, and Labels are the labels that they add.
+	Record, Alert string
+	Labels        map[string]string
 }
 
 // Listing asks for the values of a label of the series that a selector selects.

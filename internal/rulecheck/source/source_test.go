@@ -111,18 +111,25 @@ func TestEveryKnownValueMustParse(t *testing.T) {
 }
 
 func TestVariableMayBeANumberOrAName(t *testing.T) {
-	vars := []variable{{name: "n", number: true}, {name: "any"}}
+	vars := []variable{{name: "n", number: true}, {name: "any"}, {name: "q", values: []string{"5", "99"}}}
 	one := strconv.FormatFloat(UnknownNumber, 'g', -1, 64)
 	for text, want := range map[string][]string{
-		"$any":              {one, Marker(0)},
-		"${any} * 100":      {one + " * 100", Marker(0) + " * 100"},
-		"100 * $other / 3":  {"100 * " + one + " / 3", "100 * " + Marker(0) + " / 3"},
-		"topk($any, $b)":    {"topk(" + one + ", " + Marker(1) + ")"},
-		"up > $n":           {"up > " + one},
-		"$any > 5":          {Marker(0) + " > 5"},
-		"up * $any * $b":    {"up * " + one + " * " + one, "up * " + Marker(0) + " * " + one, "up * " + one + " * " + Marker(1), "up * " + Marker(0) + " * " + Marker(1)},
-		"up offset $any":    {"up offset 5m"},
-		"sum by ($any)(up)": {"sum by (" + Marker(0) + ") (up)"},
+		"$any":                             {one, Marker(0)},
+		"${any} * 100":                     {one + " * 100", Marker(0) + " * 100"},
+		"100 * $other / 3":                 {"100 * " + one + " / 3", "100 * " + Marker(0) + " / 3"},
+		"topk($any, $b)":                   {"topk(" + one + ", " + Marker(1) + ")"},
+		"up > $n":                          {"up > " + one},
+		"$any > 5":                         {Marker(0) + " > 5"},
+		"up * $any * $b":                   {"up * " + one + " * " + one, "up * " + Marker(0) + " * " + one, "up * " + one + " * " + Marker(1), "up * " + Marker(0) + " * " + Marker(1)},
+		"up offset $any":                   {"up offset 5m"},
+		"sum by ($any)(up)":                {"sum by (" + Marker(0) + ") (up)"},
+		"histogram_quantile(0.$any, up)":   {"histogram_quantile(" + one + ", up)"},
+		"histogram_quantile(0.${any}, up)": {"histogram_quantile(" + one + ", up)"},
+		"up > 9$n":                         {"up > " + one},
+		"up > .$n":                         {"up > " + one},
+		"histogram_quantile(0.$q, up)":     {"histogram_quantile(0.5, up)", "histogram_quantile(0.99, up)"},
+		"up9$any":                          {"up9" + Marker(0)},
+		"rate(up[1$any])":                  {"rate(up[15m])"},
 	} {
 		exprs, err := parseTemplate(text, vars)
 		require.NoError(t, err, text)
@@ -168,17 +175,60 @@ func TestQueriesOfTemplatesAreCheckedOrTold(t *testing.T) {
 	for template, want := range map[string][2]int{
 		`{{ query "gone" | first | value }}`: {2, 0},
 		"{{ query `gone` }}":                 {2, 0},
-		`{{ with printf "gone{instance='%s'}" .Labels.instance | query }}{{ end }}`: {1, 1},
-		`{{ query (printf "x") }}`:                              {1, 1},
-		`{{ $q := "gone" }}{{ query $q }}`:                      {1, 1},
-		`{{ query "a\q" }}`:                                     {1, 1},
-		`{{ $query }} {{ .query }} {{ "the query" }} the query`: {1, 0},
+		`{{ with printf "gone{instance='%s'}" .Labels.instance | query }}{{ end }}`:                                    {2, 0},
+		"{{ printf `gone{instance=\"%s\",job=%q} > %v` $labels.instance $labels.job $value | query | first | value }}": {2, 0},
+		`{{ printf "rate(gone[%dm]) * %.2f" 5 0.5 | query }}`:                                                          {2, 0},
+		`{{ printf "max_over_time(gone[%s]) %% 2" $labels.window | query }}`:                                           {2, 0},
+		`{{ query (printf "x") }}`:                                     {2, 0},
+		`{{ "gone" | query | first | value }}`:                         {2, 0},
+		`{{ range query (("gone")) }}{{ end }}`:                        {2, 0},
+		`{{ (query "gone" | first).Value }}`:                           {2, 0},
+		`{{ if true }}{{ else }}{{ query "gone" }}{{ end }}`:           {2, 0},
+		`{{ query (printf $labels.q) }}`:                               {1, 1},
+		`{{ query (print "gone" $labels.q) }}`:                         {1, 1},
+		`{{ printf "%s(gone)" $labels.f | query }}`:                    {1, 1},
+		`{{ $q := "gone" }}{{ query $q }}`:                             {1, 1},
+		`{{ query "a\q" }}`:                                            {1, 1},
+		`{{ $query }}`:                                                 {1, 1},
+		`{{ .query }} {{ "the query" }} {{ $labels.query }} the query`: {1, 0},
 	} {
 		for _, field := range []string{"annotations", "labels"} {
 			f := rule(field, template)
 			require.Len(t, f.Expressions, want[0], "%s: %v", template, f.Problems)
 			require.Len(t, f.Problems, want[1], "%s: %v", template, f.Problems)
 		}
+	}
+}
+
+func TestValuesOfATemplatesQueryMayBeAny(t *testing.T) {
+	for format, want := range map[string]string{
+		`up{a="%s",b=%q} > %v`: `up{a="promguardvar0z",b="promguardvar1z"} > promguardvar2z`,
+		`x[%dm] %% %[1]d`:      `x[5m] % 1.0000000000000002`,
+		`100%`:                 `100%`,
+	} {
+		require.Equal(t, want, formatted(format))
+	}
+}
+
+func TestAlertHasItsNameAndLabelsWithAnyValueWhereATemplateGivesIt(t *testing.T) {
+	f := readRules("x.yaml", []byte("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, labels: {severity: page, level: '{{ $value }}'}}\n"), map[string]bool{})
+	require.Empty(t, f.Problems)
+	require.Equal(t, "A", f.Expressions[0].Alert)
+	require.Equal(t, map[string]string{"severity": "page", "level": Marker(0)}, f.Expressions[0].Labels)
+}
+
+func TestRuleGroupsInValuesOfChartsAreRead(t *testing.T) {
+	const groups = "{groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]}"
+	for text, want := range map[string][2]int{
+		"serverFiles:\n  alerting_rules.yml: " + groups + "\n  recording_rules.yml: {}\n  prometheus.yml: {scrape_configs: [{job_name: a}]}\n": {1, 0},
+		"prometheus:\n  serverFiles: {rules: " + groups + ", more: " + groups + "}\n":                                                          {2, 0},
+		"additionalPrometheusRules: [{name: x, groups: [{name: g, rules: [{record: a, expr: up}]}]}]\n":                                        {1, 0},
+		"serverFiles: {rules: " + groups + "}\nadapter: {custom: [{seriesQuery: up}]}\n":                                                       {1, 1},
+		"serverFiles: {prometheus.yml: {scrape_configs: []}}\n":                                                                                {0, 1},
+	} {
+		f := readRules("values.yaml", []byte(text), map[string]bool{})
+		require.Len(t, f.Expressions, want[0], "%s: %v", text, f.Problems)
+		require.Len(t, f.Problems, want[1], "%s: %v", text, f.Problems)
 	}
 }
 

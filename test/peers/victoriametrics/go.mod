@@ -4,9 +4,10 @@ go 1.26.0
 
 tool github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 
+require github.com/VictoriaMetrics/VictoriaMetrics v1.115.0
+
 require (
 	cloud.google.com/go/compute/metadata v0.6.0 // indirect
-	github.com/VictoriaMetrics/VictoriaMetrics v1.115.0 // indirect
 	github.com/VictoriaMetrics/easyproto v0.1.4 // indirect
 	github.com/VictoriaMetrics/fastcache v1.12.2 // indirect
 	github.com/VictoriaMetrics/metrics v1.35.2 // indirect
