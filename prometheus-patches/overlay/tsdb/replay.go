@@ -43,6 +43,7 @@ import (
 type walReplay struct {
 	h            *Head
 	minValidTime int64
+	snapshot     bool // There is one that is not loaded.
 	syms         *labels.SymbolTable
 	refs         *replayRefs
 	decoders     int
@@ -225,21 +226,22 @@ func (b *replayBatch) alloc(n, size int) []byte {
 	}
 }
 
-// newWALReplay returns nil if upstream's code has to replay: it was asked for, a
-// chunk snapshot holds a part of the head, someone wants to hear of each series,
-// or the last replay was killed.
-func (h *Head) newWALReplay(fresh bool) *walReplay {
+// newWALReplay returns nil, and takes the option back, if upstream's code has to
+// replay: it was asked for, a chunk snapshot is faster, someone wants to hear of
+// each series, or the last replay was killed.
+func (h *Head) newWALReplay() (r *walReplay) {
+	defer func() { h.opts.ParallelWALReplay = r != nil }()
 	_, noCallback := h.opts.SeriesCallback.(*noopSeriesLifecycleCallback)
-	if !h.opts.ParallelWALReplay || !fresh || !noCallback || h.wal == nil {
+	if !h.opts.ParallelWALReplay || !noCallback || h.wal == nil {
 		return nil
 	}
-	if h.markReplay() {
-		h.opts.ParallelWALReplay = false
+	snapshot := h.findSnapshot()
+	if snapshot == replayUsedSnapshot || h.markReplay() {
 		return nil
 	}
 	// More goroutines than processors only cost memory.
 	procs := max(1, min(h.opts.WALReplayConcurrency, runtime.GOMAXPROCS(0), runtime.NumCPU(), replayMaxGoroutines))
-	r := &walReplay{
+	r = &walReplay{
 		h:            h,
 		minValidTime: h.minValidTime.Load(),
 		syms:         labels.NewSymbolTable(),
@@ -247,6 +249,7 @@ func (h *Head) newWALReplay(fresh bool) *walReplay {
 		decoders:     procs,
 		oooMmapped:   map[chunks.HeadSeriesRef][]*mmappedChunk{},
 		progress:     &replayProgress{},
+		snapshot:     snapshot == replaySlowerSnapshot,
 	}
 	start := time.Now()
 	if err := r.loadMmappedChunks(); err != nil {
@@ -255,6 +258,9 @@ func (h *Head) newWALReplay(fresh bool) *walReplay {
 		return nil
 	}
 	h.logger.Info("On-disk memory mappable chunks replay completed", "duration", time.Since(start).String())
+	if r.snapshot {
+		h.logger.Info("The chunk snapshot is not loaded, as replaying the log is faster")
+	}
 	return r
 }
 
@@ -280,7 +286,7 @@ func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, e
 		if u.done {
 			continue
 		}
-		if err = r.canonicalError(u); err == nil {
+		if err = r.canonicalError(u); err == nil || r.snapshot { // Which may have what was in the log.
 			return false, r.discard(errReplayLog)
 		}
 		break

@@ -26,6 +26,7 @@ import (
 type Head struct {
 	Name string
 	URL  string // without a slash at its end
+	Dir  string // its data directory
 }
 
 // Summary is what two heads have in common.
@@ -42,6 +43,8 @@ type Summary struct {
 	// Chunks are the heads' numbers of chunks. They may differ: no query sees
 	// them.
 	Chunks [2]int64
+
+	maxTime int64
 }
 
 // Compare returns a *Difference if the heads are not the same, and another error
@@ -57,6 +60,7 @@ func Compare(ctx context.Context, a, b Head, onSeries func()) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+	s.maxTime = status[0].MaxTime
 	s.Chunks = [2]int64{status[0].ChunkCount, status[1].ChunkCount}
 	if s.Exemplars, err = compareExemplars(ctx, a, b, status[0]); err != nil {
 		return Summary{}, err
