@@ -25,7 +25,7 @@ const (
 
 	// Of the blocks over all appliers: so many bytes for each series, which is a
 	// small part of what a series takes.
-	replayParkedPerSeries = 64
+	replayParkedPerSeries = 128
 	replayParkedLeast     = 1 << 20
 	replayParkedMost      = 96 << 20
 
