@@ -59,10 +59,10 @@ func (g *generator) happen(gr *group, ts int64) {
 	interval := g.o.ScrapeInterval.Milliseconds()
 	for k := range gr.odd {
 		o, ref := &gr.odd[k], gr.ref(k)
-		if o.deleted[0] == g.scrapes || o.deleted[1] == g.scrapes {
+		if g.due(o.deleted) {
 			g.stones = append(g.stones, tombstones.Stone{Ref: storage.SeriesRef(ref), Intervals: tombstones.Intervals{{Mint: ts - 5*interval, Maxt: ts - 3*interval}}})
 		}
-		if o.told[0] == g.scrapes || o.told[1] == g.scrapes {
+		if g.due(o.told) {
 			g.metadata = append(g.metadata, record.RefMetadata{
 				Ref: ref, Type: uint8(record.Counter), Unit: "unit", Help: fmt.Sprintf("What it is, as told at scrape %d.", g.scrapes),
 			})
@@ -74,6 +74,11 @@ func (g *generator) happen(gr *group, ts int64) {
 			g.values[k] /= 4
 		}
 	}
+}
+
+// due reports whether it is one of these scrapes.
+func (g *generator) due(scrapes [2]int) bool {
+	return g.scrapes > 0 && (scrapes[0] == g.scrapes || scrapes[1] == g.scrapes)
 }
 
 // logAgain gives a group's series other references.
