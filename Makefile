@@ -141,6 +141,11 @@ test-rules-fuzz:
 	PROMGUARD_RULES_EXPRESSIONS=$(RULES_FUZZ_EXPRESSIONS) PROMGUARD_RULES_SEED=$(RULES_FUZZ_FIRST) \
 		go test -count=1 -timeout 120m -v ./internal/rulecheck -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
 
+## test-mutants: bugs put into the replay, one after the other, are all caught by walreplay verify; ten minutes
+.PHONY: test-mutants
+test-mutants: patches-apply
+	PROMGUARD_MUTANTS='$(CURDIR)/$(TREE)' go test -count=1 -timeout 60m -v ./bench/walreplay -run TestMutants
+
 ## patches-apply: make build/prometheus from the pinned module, the new files and the patches
 ## patches-export: write commits and new files in build/prometheus back to prometheus-patches
 ## patches-verify: prove that apply and export give the same files

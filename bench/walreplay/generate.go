@@ -33,6 +33,10 @@ func addGenerate(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("native-histograms", "Share of the histograms, 0 to 1, of which a native one takes the place of the classic one's _count series.").Default("0").PlaceHolder("SHARE").Float64Var(&o.NativeHistograms)
 	cmd.Flag("exemplars", "Share of the buckets of classic histograms, 0 to 1, that get an exemplar in each scrape.").Default("0").PlaceHolder("SHARE").Float64Var(&o.Exemplars)
 	cmd.Flag("out-of-order", "Share of the floats, 0 to 1, that arrive four scrapes late, and are in the log of out-of-order samples (wbl) too.").Default("0").PlaceHolder("SHARE").Float64Var(&o.OutOfOrder)
+	cmd.Flag("explosion", "Series that begin at each scrape, each with a label value of its own, to be scraped twice.").Default("0").PlaceHolder("N").IntVar(&o.Explosion)
+	cmd.Flag("oddities", "Share of the series, 0 to 1, of which parts are deleted, that get metadata, and that are reset, each; and of the groups of series that are logged again under other references.").Default("0").PlaceHolder("SHARE").Float64Var(&o.Oddities)
+	cmd.Flag("ref-step", "How far apart references of series are that are scraped together.").Default("1").PlaceHolder("N").IntVar(&o.RefStep)
+	cmd.Flag("start-times", "Write the start times of samples, as the feature st-storage does. To be replayed with it.").BoolVar(&o.StartTimes)
 	segment := cmd.Flag("segment-size", "Size of a WAL segment, a multiple of 32KiB.").Default("128MiB").Bytes()
 	cmd.Action(func(*kingpin.ParseContext) error {
 		o.SegmentSize = int(*segment)
@@ -56,6 +60,10 @@ func generate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
 	last.Done()
 	fmt.Fprintf(stderr, "%s: %d series, %d samples (%d stale markers), %d records, %d segments, %.1f MiB\n",
 		o.Dir, stats.Series, stats.Samples, stats.StaleMarkers, stats.Records, stats.Segments, float64(stats.Bytes)/(1<<20))
+	if stats.Tombstones+stats.Duplicates+stats.Metadata+stats.Resets > 0 {
+		fmt.Fprintf(stderr, "%s: %d deletions, %d references of series that were logged again, %d metadata, %d resets\n",
+			o.Dir, stats.Tombstones, stats.Duplicates, stats.Metadata, stats.Resets)
+	}
 	if stats.Histograms+stats.Exemplars+stats.OutOfOrder+stats.MmappedChunks > 0 {
 		fmt.Fprintf(stderr, "%s: %d of the samples are native histograms, %d came out of order; %d exemplars; %d m-mapped chunks\n",
 			o.Dir, stats.Histograms, stats.OutOfOrder, stats.Exemplars, stats.MmappedChunks)

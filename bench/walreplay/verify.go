@@ -93,10 +93,13 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 			return err
 		}
 		defer s.Kill()
-		servers, heads = append(servers, s), append(heads, verify.Head{Name: b.Name, URL: s.URL})
+		servers, heads = append(servers, s), append(heads, verify.Head{Name: b.Name, URL: s.URL, Dir: at})
 	}
 	p := progress.New(stderr, "comparing", "series", float64(servers[0].Result.HeadSeries))
 	sum, err := verify.Compare(ctx, heads[0], heads[1], func() { p.Add(1) })
+	if err == nil {
+		err = verify.CompareAppends(ctx, heads[0], heads[1], filepath.Join(tmp, "0"), sum)
+	}
 	if err != nil {
 		for _, s := range servers {
 			if died := s.Err(); died != nil && ctx.Err() == nil {
@@ -126,7 +129,7 @@ func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *d
 		return nil, err
 	}
 	// A binary that does not know a flag would not start.
-	for _, flag := range verifyFlags {
+	for _, flag := range append(slices.Clone(verifyFlags), verify.AppendFlags...) {
 		name, _, _ := strings.Cut(flag, "=")
 		given := slices.ContainsFunc(b.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
 		if !given && b.Accepts(ctx, flag) {

@@ -23,7 +23,7 @@ func generatedFull(t *testing.T, seed int) string {
 	var stderr bytes.Buffer
 	require.NoError(t, execute(t.Context(), []string{
 		"generate", "--out=" + dir, "--series=2000", "--scrapes=140", "--churn=2", "--checkpoint-scrapes=20", fmt.Sprintf("--seed=%d", seed),
-		"--mmapped-chunks", "--native-histograms=0.5", "--exemplars=0.001", "--out-of-order=0.05",
+		"--mmapped-chunks", "--native-histograms=0.5", "--exemplars=0.001", "--out-of-order=0.05", "--oddities=0.02",
 	}, &stderr, &stderr))
 	return dir
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,28 +43,32 @@ import (
 type walReplay struct {
 	h            *Head
 	minValidTime int64
+	snapshot     bool // There is one that is not loaded.
 	syms         *labels.SymbolTable
 	refs         *replayRefs
 	decoders     int
 
 	oooMmapped    map[chunks.HeadSeriesRef][]*mmappedChunk
 	lastMmapRef   chunks.ChunkDiskMapperRef
-	lastChunkFile int // Number of the last head chunk file before the replay.
+	multiRef      map[chunks.HeadSeriesRef]chunks.HeadSeriesRef // When it is published.
+	lastChunkFile int                                           // Number of the last head chunk file before the replay.
 
 	gauge    prometheus.Collector
 	progress *replayProgress // Lives on when the rest of the replay is garbage.
 	units    []*replayUnit
 	free     chan *replayBatch // As many batches as may be in flight.
-	inFlight atomic.Int64      // Bytes that were read into those that are.
+	inFlight atomic.Int64      // Bytes of the records of those that are.
 	toSplit  chan *replayBatch
 	ordered  chan *replayBatch
 	toRoute  chan *replayBatch
+	spare    chan *memSeries // That were made for what turned out to be duplicates.
 	appliers []*replayApplier
 	seq      *replaySequencer
 	index    *replayIndexer
 
-	stopped atomic.Bool // Nothing more is to be read.
-	broken  atomic.Bool // Nothing more is to be done.
+	created atomic.Int64 // Series.
+	stopped atomic.Bool  // Nothing more is to be read.
+	broken  atomic.Bool  // Nothing more is to be done.
 	errOnce sync.Once
 	err     error // Why upstream has to replay. Read it when all goroutines are done.
 }
@@ -75,8 +80,8 @@ var errOddReplay = errors.New("the log has something that is left to the sequent
 // sequential, and each batch costs memory.
 const replayMaxGoroutines = 16
 
-// replayInFlightBytes is from how many bytes of log in flight on no more are read:
-// only when records are much longer than batches.
+// replayInFlightBytes is from how many bytes of decompressed log in flight on no
+// more are read: only when records are much longer than batches.
 const replayInFlightBytes = 16 << 20
 
 // replayUnit is what upstream replays with one call of loadWAL: the checkpoint
@@ -123,9 +128,8 @@ type replayBatch struct {
 	kept       int // Bytes of a buffer that are kept.
 	raw        []byte
 	base       int64 // Position of raw in its file.
-	size       int   // Of raw, when it was sent.
+	size       int   // Of the records when they are decompressed, about.
 	read       int   // Bytes that were read for it.
-	atEnd      bool  // Of its file.
 	lastOfUnit bool
 
 	blocks  [][]byte // For what is joined or decompressed.
@@ -159,7 +163,7 @@ type replayBatchEvent struct {
 
 // replayKeptBytes is how much all batches together keep of each of their
 // buffers. What long records need beyond that is given back.
-const replayKeptBytes = 64 << 20
+const replayKeptBytes = 24 << 20
 
 // emptied returns s without elements, for later use if it takes no more bytes
 // than kept.
@@ -222,17 +226,22 @@ func (b *replayBatch) alloc(n, size int) []byte {
 	}
 }
 
-// newWALReplay returns nil if upstream's code has to replay: it was asked for, a
-// chunk snapshot holds a part of the head, or someone wants to hear of each
-// series.
-func (h *Head) newWALReplay(fresh bool) *walReplay {
+// newWALReplay returns nil, and takes the option back, if upstream's code has to
+// replay: it was asked for, a chunk snapshot is faster, someone wants to hear of
+// each series, or the last replay was killed.
+func (h *Head) newWALReplay() (r *walReplay) {
+	defer func() { h.opts.ParallelWALReplay = r != nil }()
 	_, noCallback := h.opts.SeriesCallback.(*noopSeriesLifecycleCallback)
-	if !h.opts.ParallelWALReplay || !fresh || !noCallback || h.wal == nil {
+	if !h.opts.ParallelWALReplay || !noCallback || h.wal == nil {
+		return nil
+	}
+	snapshot := h.findSnapshot()
+	if snapshot == replayUsedSnapshot || h.markReplay() {
 		return nil
 	}
 	// More goroutines than processors only cost memory.
 	procs := max(1, min(h.opts.WALReplayConcurrency, runtime.GOMAXPROCS(0), runtime.NumCPU(), replayMaxGoroutines))
-	r := &walReplay{
+	r = &walReplay{
 		h:            h,
 		minValidTime: h.minValidTime.Load(),
 		syms:         labels.NewSymbolTable(),
@@ -240,13 +249,18 @@ func (h *Head) newWALReplay(fresh bool) *walReplay {
 		decoders:     procs,
 		oooMmapped:   map[chunks.HeadSeriesRef][]*mmappedChunk{},
 		progress:     &replayProgress{},
+		snapshot:     snapshot == replaySlowerSnapshot,
 	}
 	start := time.Now()
 	if err := r.loadMmappedChunks(); err != nil {
 		h.logger.Info("On-disk memory mappable chunks and the WAL are replayed sequentially", "reason", err)
+		r.end()
 		return nil
 	}
 	h.logger.Info("On-disk memory mappable chunks replay completed", "duration", time.Since(start).String())
+	if r.snapshot {
+		h.logger.Info("The chunk snapshot is not loaded, as replaying the log is faster")
+	}
 	return r
 }
 
@@ -272,7 +286,7 @@ func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, e
 		if u.done {
 			continue
 		}
-		if err = r.canonicalError(u); err == nil {
+		if err = r.canonicalError(u); err == nil || r.snapshot { // Which may have what was in the log.
 			return false, r.discard(errReplayLog)
 		}
 		break
@@ -329,8 +343,9 @@ func (r *walReplay) run() {
 	r.toSplit = make(chan *replayBatch, inFlight)
 	r.ordered = make(chan *replayBatch, inFlight)
 	r.toRoute = make(chan *replayBatch, inFlight)
+	r.spare = make(chan *memSeries, 1<<12)
 	r.seq = newReplaySequencer(r)
-	r.index = &replayIndexer{r: r, in: make(chan *replayBatch, inFlight), postings: index.NewBulkPostings()}
+	r.index = &replayIndexer{r: r, in: make(chan *replayBatch, inFlight), postings: index.NewPostingsBuilder()}
 	r.index.init()
 	for range r.refs.shards {
 		r.appliers = append(r.appliers, newReplayApplier(r, len(r.appliers), inFlight))
@@ -353,7 +368,7 @@ func (r *walReplay) run() {
 		wg.Go(a.run)
 	}
 	wg.Wait()
-	r.free, r.toSplit, r.ordered, r.toRoute = nil, nil, nil, nil
+	r.free, r.toSplit, r.ordered, r.toRoute, r.spare = nil, nil, nil, nil, nil
 }
 
 // guard turns a panic into a failure of this replay: upstream's code has to be
@@ -361,7 +376,7 @@ func (r *walReplay) run() {
 func (r *walReplay) guard(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.fail(fmt.Errorf("panic: %v", p))
+			r.fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
 	f()

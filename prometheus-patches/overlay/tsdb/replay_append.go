@@ -118,8 +118,7 @@ func (a *replayApplier) one(ms *memSeries, s *replaySample) {
 	case replayFloat:
 		a.float(ms, 0, s.t, math.Float64frombits(s.v))
 	case replayFloatST:
-		e := &a.extras[s.v]
-		a.float(ms, e.st, s.t, e.v)
+		a.float(ms, s.st, s.t, math.Float64frombits(s.v))
 	default:
 		e := &a.extras[s.v]
 		a.histogram(ms, e.st, s.t, e.h, e.fh)
@@ -218,12 +217,14 @@ func (c *replayCounts) attach(ms *memSeries, mmapped, ooo []*mmappedChunk) {
 // there before.
 func (a *replayApplier) reset(ms *memSeries, e *replayExtra) {
 	c := &a.counts
-	if old := ms.mmappedChunks; ms.ref != e.walRef && len(old) > 0 && len(e.mmapped) > 0 &&
-		overlapsClosedInterval(old[0].minTime, old[len(old)-1].maxTime, e.mmapped[0].minTime, e.mmapped[len(e.mmapped)-1].maxTime) {
+	mmapped := a.r.refs.page(e.walRef).mmapped.of(int(e.walRef & replayPageMask))
+	if old := ms.mmappedChunks; ms.ref != e.walRef && len(old) > 0 && len(mmapped) > 0 &&
+		overlapsClosedInterval(old[0].minTime, old[len(old)-1].maxTime, mmapped[0].minTime, mmapped[len(mmapped)-1].maxTime) {
 		a.r.h.logger.Debug("M-mapped chunks overlap on a duplicate series record", "series", ms.lset.String(), "oldref", ms.ref, "newref", e.walRef)
 		c.overlapping++
 	}
-	mmapped, ooo := mergeReplayMmappedChunks(ms.mmappedChunks, e.mmapped, a.r.lastMmapRef, false), e.ooomap
+	mmapped = mergeReplayMmappedChunks(ms.mmappedChunks, mmapped, a.r.lastMmapRef, false)
+	ooo := a.r.oooMmapped[e.walRef]
 	if ms.ooo != nil {
 		ooo = mergeReplayMmappedChunks(ms.ooo.oooMmappedChunks, ooo, a.r.lastMmapRef, true)
 	}

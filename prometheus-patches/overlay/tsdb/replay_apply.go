@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -18,17 +19,21 @@ import (
 // takes several at once: fetching a series, its chunk and its appender from
 // memory costs more than appending to them.
 const (
-	replayBlockWords   = 254             // A block takes 2 KiB.
-	replayPageSamples  = 1024            // Of a page that is applied at once.
-	replayParkedBlocks = 96 << 20 / 2048 // Over all appliers.
-	replayParkedExtras = 20_000          // Over all appliers.
+	replayBlockWords   = 62     // A block takes 512 bytes.
+	replayPageSamples  = 1024   // Of a page that is applied at once.
+	replayParkedExtras = 20_000 // Over all appliers.
 
-	replayRunWords = 2  // Of a parked run, before its values.
+	// Of the blocks over all appliers: so many bytes for each series, which is a
+	// small part of what a series takes.
+	replayParkedPerSeries = 128
+	replayParkedLeast     = 1 << 20
+	replayParkedMost      = 96 << 20
+
 	replayDenseRun = 12 // Samples per run from which on looking for them beats sorting.
 )
 
 // replayBlock holds parked runs: a word with the place, the length and the kind of
-// each, one with its time, and its values.
+// each, one with its time, one with a start time if there is one, and its values.
 type replayBlock struct {
 	next  *replayBlock
 	n     int
@@ -37,9 +42,9 @@ type replayBlock struct {
 
 // replaySample is a parked sample as it is applied.
 type replaySample struct {
-	t    int64
-	v    uint64 // As that of a replayRun.
-	kind uint8
+	t, st int64
+	v     uint64 // As that of a replayRun.
+	kind  uint8
 }
 
 // replayParked is the runs that wait at a page, in the order of the log, with n
@@ -52,8 +57,13 @@ type replayParked struct {
 // parkedRun is one of them.
 type parkedRun struct {
 	at, kind uint8
-	t        int64
+	t, st    int64
 	values   []uint64
+}
+
+// sample returns the run's k-th sample.
+func (r *parkedRun) sample(k uint) replaySample {
+	return replaySample{t: r.t, st: r.st, v: r.values[k], kind: r.kind}
 }
 
 // replayCounts is what replayed records do to the head as a whole. The head gets
@@ -90,7 +100,6 @@ type replayApplier struct {
 	extras []replayExtra // Of parked samples.
 	free   *replayBlock
 	blocks int // That are not free.
-	budget int
 
 	runs    []parkedRun    // Of the page that is applied.
 	fetched int64          // Keeps the compiler from leaving out what is fetched.
@@ -113,7 +122,6 @@ func newReplayApplier(r *walReplay, number, inFlight int) *replayApplier {
 		},
 		xor:    r.encodesXOR() && h.opts.SamplesPerChunk >= 4,
 		counts: newReplayCounts(),
-		budget: replayParkedBlocks / r.refs.shards,
 	}
 }
 
@@ -135,13 +143,14 @@ func (a *replayApplier) run() {
 func (a *replayApplier) take(s *replayShard) {
 	base := uint64(len(a.extras))
 	a.extras = append(a.extras, s.extras...)
+	budget := a.budget()
 	for i := range s.runs {
 		run := &s.runs[i]
-		if run.kind != replayFloat {
+		if run.kind > replayFloatST {
 			run.v += base
 		}
 		a.park(run)
-		if a.blocks > a.budget { // A batch can touch any number of pages.
+		if a.blocks > budget { // A batch can touch any number of pages.
 			a.applyParked()
 		}
 	}
@@ -150,15 +159,23 @@ func (a *replayApplier) take(s *replayShard) {
 	}
 }
 
+// budget returns how many blocks may be in use.
+func (a *replayApplier) budget() int {
+	size := min(max(replayParkedLeast, replayParkedPerSeries*int(a.r.created.Load())), replayParkedMost)
+	return size / int(unsafe.Sizeof(replayBlock{})) / a.r.refs.shards
+}
+
+// park copies a run into blocks, in parts where one is full. A start time comes
+// before its value.
 func (a *replayApplier) park(run *replayRun) {
 	parked := &run.page.parked
 	if parked.n == 0 {
 		a.dirty = append(a.dirty, run.page)
 	}
 	parked.n += int(run.n)
-	values := run.values
+	values, head := run.values, headWords(run.kind)
 	for at, left := int(run.at), int(run.n); left > 0; {
-		if parked.last == nil || parked.last.n+replayRunWords >= replayBlockWords {
+		if parked.last == nil || parked.last.n+head >= replayBlockWords {
 			block := a.block()
 			if parked.last == nil {
 				parked.first = block
@@ -169,10 +186,13 @@ func (a *replayApplier) park(run *replayRun) {
 		}
 		block := parked.last
 		words := block.words[block.n:]
-		n := min(left, len(words)-replayRunWords)
+		n := min(left, len(words)-head)
 		words[0] = uint64(at) | uint64(n)<<8 | uint64(run.kind)<<16
 		words[1] = uint64(run.t)
-		words = words[replayRunWords : replayRunWords+n]
+		if run.kind == replayFloatST {
+			words[2] = uint64(run.st)
+		}
+		words = words[head : head+n]
 		if values == nil {
 			words[0] = run.v
 		} else {
@@ -181,12 +201,21 @@ func (a *replayApplier) park(run *replayRun) {
 				values = values[min(int(run.stride), len(values)):]
 			}
 		}
-		block.n += replayRunWords + n
+		block.n += head + n
 		at, left = at+n, left-n
 	}
 	if parked.n >= replayPageSamples {
 		a.apply(run.page)
 	}
+}
+
+// headWords is how many words a parked run has before its values: what it is, its
+// time, and its start time if there is one.
+func headWords(kind uint8) int {
+	if kind == replayFloatST {
+		return 3
+	}
+	return 2
 }
 
 func (a *replayApplier) block() *replayBlock {
@@ -245,8 +274,13 @@ func (a *replayApplier) collect(p *replayParked) (places uint64) {
 	a.runs = a.runs[:0]
 	for block := p.first; block != nil; block = block.next {
 		for words := block.words[:block.n]; len(words) > 0; {
-			n := replayRunWords + int(words[0]>>8&0xff)
-			run := parkedRun{at: uint8(words[0]), kind: uint8(words[0] >> 16), t: int64(words[1]), values: words[replayRunWords:n]}
+			run := parkedRun{at: uint8(words[0]), kind: uint8(words[0] >> 16), t: int64(words[1])}
+			head := headWords(run.kind)
+			if run.kind == replayFloatST {
+				run.st = int64(words[2])
+			}
+			n := head + int(words[0]>>8&0xff)
+			run.values = words[head:n]
 			places |= (1<<len(run.values) - 1) << run.at
 			a.runs = append(a.runs, run)
 			words = words[n:]
@@ -264,10 +298,10 @@ func (a *replayApplier) applyDense(p *replayPage, places uint64) {
 		for j := range a.runs {
 			run := &a.runs[j]
 			if k := uint(i) - uint(run.at); k < uint(len(run.values)) {
-				samples = append(samples, replaySample{t: run.t, v: run.values[k], kind: run.kind})
+				samples = append(samples, run.sample(k))
 			}
 		}
-		a.applySeries(p.series[i], samples)
+		a.applySeries(p.series(i), samples)
 	}
 }
 
@@ -277,7 +311,7 @@ func (a *replayApplier) fetch(p *replayPage, places uint64) {
 	var all [replayPageRefs]*memSeries
 	series := all[:0]
 	for ; places != 0; places &= places - 1 {
-		series = append(series, p.series[bits.TrailingZeros64(places)])
+		series = append(series, p.series(bits.TrailingZeros64(places)))
 	}
 	var sum int64
 	for _, ms := range series {
@@ -311,16 +345,16 @@ func (a *replayApplier) applySparse(p *replayPage) {
 	}
 	sorted := a.sorted[:sum]
 	for _, run := range a.runs {
-		for i, v := range run.values {
+		for i := range run.values {
 			end := &ends[int(run.at)+i]
-			sorted[*end] = replaySample{t: run.t, v: v, kind: run.kind}
+			sorted[*end] = run.sample(uint(i))
 			*end++
 		}
 	}
 	var from int32
 	for i, to := range ends {
 		if from < to {
-			a.applySeries(p.series[i], sorted[from:to])
+			a.applySeries(p.series(i), sorted[from:to])
 		}
 		from = to
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/dennwc/varint"
 
@@ -30,8 +31,8 @@ type replaySeries struct {
 
 // What a replaySample is.
 const (
-	replayFloat = iota // The value of a float; all others have an extra.
-	replayFloatST
+	replayFloat   = iota // The value of a float.
+	replayFloatST        // One with a start time; all others have an extra.
 	replayHistogram
 	replayFloatHistogram
 	replayReset  // The series was found in another series record.
@@ -43,6 +44,7 @@ const (
 type replayRun struct {
 	page   *replayPage
 	t      int64
+	st     int64
 	v      uint64 // The value of a float without values, or the position of the extra.
 	values []byte // A value of 8 bytes each stride bytes.
 	at, n  uint8  // Places in the page.
@@ -53,13 +55,10 @@ type replayRun struct {
 // replayExtra is what a sample has besides a float.
 type replayExtra struct {
 	st     int64
-	v      float64
 	h      *histogram.Histogram
 	fh     *histogram.FloatHistogram
 	series *memSeries
-
-	walRef          chunks.HeadSeriesRef
-	mmapped, ooomap []*mmappedChunk
+	walRef chunks.HeadSeriesRef
 }
 
 // replayShard is what a batch has for one applier, in the order of the log.
@@ -141,7 +140,7 @@ func (d *replayDecoder) seriesRecord(b *replayBatch, p []byte) error {
 			n = len(p) - dec.Len()
 		}
 		p = p[n:]
-		b.series = append(b.series, d.newSeries(ref, lset))
+		b.series = appendDoubling(b.series, d.newSeries(ref, lset))
 	}
 	return nil
 }
@@ -151,9 +150,15 @@ func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) 
 	if d.r.h.opts.EnableSharding {
 		shardHash = labels.StableHash(lset)
 	}
-	ms := newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
-	ms.nextAt = 0 // As upstream's reset leaves it.
-	ms.mmMaxTime = math.MinInt64
+	var ms *memSeries
+	select {
+	case ms = <-d.r.spare:
+		ms.lset, ms.ref, ms.shardHash = lset, ref, shardHash
+	default:
+		ms = newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
+		ms.nextAt = 0 // As upstream's reset leaves it.
+		ms.mmMaxTime = math.MinInt64
+	}
 	return replaySeries{series: ms, hash: lset.Hash()}
 }
 
@@ -193,13 +198,21 @@ func (d *replayDecoder) route(b *replayBatch) error {
 
 func (d *replayDecoder) emit(run replayRun) {
 	s := &d.b.shards[run.page.shard]
-	s.runs = append(s.runs, run)
+	s.runs = appendDoubling(s.runs, run)
+}
+
+// appendDoubling is append, which leaves less garbage when long slices grow.
+func appendDoubling[T any](s []T, v T) []T {
+	if len(s) == cap(s) {
+		s = slices.Grow(s, max(16, len(s)))
+	}
+	return append(s, v)
 }
 
 func (d *replayDecoder) emitExtra(p *replayPage, at int, t int64, kind uint8, e replayExtra) {
 	s := &d.b.shards[p.shard]
-	s.runs = append(s.runs, replayRun{page: p, t: t, v: uint64(len(s.extras)), at: uint8(at), n: 1, kind: kind})
-	s.extras = append(s.extras, e)
+	s.runs = appendDoubling(s.runs, replayRun{page: p, t: t, v: uint64(len(s.extras)), at: uint8(at), n: 1, kind: kind})
+	s.extras = appendDoubling(s.extras, e)
 }
 
 func (d *replayDecoder) event(e replayBatchEvent) {
@@ -255,8 +268,9 @@ func (d *replayDecoder) samplesV1(rec []byte, number uint64) error {
 					d.emit(replayRun{page: known.page, t: t, values: p[head:], at: uint8(at), n: uint8(k), stride: uint8(stride)})
 				} else {
 					k = 1
-					d.odd(chunks.HeadSeriesRef(ref&^replayPageMask|uint64(at)), t, number, replayFloat,
-						replayExtra{v: math.Float64frombits(binary.BigEndian.Uint64(p[head:]))})
+					if page, at, ok := d.place(chunks.HeadSeriesRef(ref&^replayPageMask|uint64(at)), t, number, replayFloat); ok {
+						d.emit(replayRun{page: page, t: t, v: binary.BigEndian.Uint64(p[head:]), at: uint8(at), n: 1})
+					}
 				}
 			}
 			p = p[k*stride:]
@@ -281,11 +295,11 @@ func (k *replayKnown) look(refs *replayRefs, ref uint64, t int64, record uint64)
 	if k.page == nil {
 		return
 	}
-	plain := k.page.plain.Load()
+	plain := k.page.plain()
 	if k.page.newest.Load() > record {
 		return
 	}
-	k.mmapped = k.page.mmappedAt(t) & plain
+	k.mmapped = k.page.mmapped.holding(t) & plain
 	k.newer = plain &^ k.mmapped
 }
 
@@ -294,13 +308,19 @@ func (k *replayKnown) look(refs *replayRefs, ref uint64, t int64, record uint64)
 // return too few.
 func neighbours(p []byte, head int) int {
 	stride := head + 8
-	if len(p) < 2*stride || p[0]&1 != 0 { // An odd integer is a negative one.
+	if len(p) < 2*stride {
 		return 1
 	}
-	const step = 2                  // Between the encoded integers of neighbours.
+	// The encoded integers of neighbours are two apart; negative ones are odd, and
+	// fall. Up to the carry into the next byte.
+	want, step := binary.LittleEndian.Uint32(p), uint32(2)
+	most := 1 + int(0x7e-want&0x7e)/2
+	if want&1 != 0 {
+		step, most = -step, 1+int(want&0x7e)/2
+	}
 	mask := uint32(1)<<(8*head) - 1 // All bits of a head of 4 bytes.
-	want := binary.LittleEndian.Uint32(p) & mask
-	most := min(1+int(0x7e-want&0x7e)/step, len(p)/stride) // Up to the carry into the next byte.
+	want &= mask
+	most = min(most, len(p)/stride)
 	n := 1
 	for p = p[stride:]; n < most; n++ {
 		want += step
@@ -354,12 +374,31 @@ func (d *replayDecoder) samplesV2(rec []byte, number uint64) (err error) {
 	if d.samples, err = d.dec.Samples(rec, d.samples[:0]); err != nil {
 		return err
 	}
-	for _, s := range d.samples {
-		kind := uint8(replayFloat)
-		if s.ST != 0 {
-			kind = replayFloatST
+	known := replayKnown{t: math.MinInt64}
+	for i := range d.samples {
+		s := &d.samples[i]
+		if s.T < d.r.minValidTime {
+			continue
 		}
-		d.odd(s.Ref, s.T, number, kind, replayExtra{st: s.ST, v: s.V})
+		if known.t != s.T || known.number != uint64(s.Ref)>>replayPageBits {
+			known.look(d.r.refs, uint64(s.Ref), s.T, number)
+		}
+		page, at := known.page, int(s.Ref&replayPageMask)
+		if known.mmapped>>at&1 != 0 {
+			continue
+		}
+		run := replayRun{t: s.T, v: math.Float64bits(s.V), n: 1}
+		if s.ST != 0 {
+			run.kind, run.st = replayFloatST, s.ST
+		}
+		if known.newer>>at&1 == 0 {
+			var ok bool
+			if page, at, ok = d.place(s.Ref, s.T, number, run.kind); !ok {
+				continue
+			}
+		}
+		run.page, run.at = page, uint8(at)
+		d.emit(run)
 	}
 	return nil
 }
@@ -369,7 +408,9 @@ func (d *replayDecoder) histograms(rec []byte, number uint64) (err error) {
 		return err
 	}
 	for _, s := range d.hists {
-		d.odd(s.Ref, s.T, number, replayHistogram, replayExtra{st: s.ST, h: s.H})
+		if p, at, ok := d.place(s.Ref, s.T, number, replayHistogram); ok {
+			d.emitExtra(p, at, s.T, replayHistogram, replayExtra{st: s.ST, h: s.H})
+		}
 	}
 	return nil
 }
@@ -379,32 +420,27 @@ func (d *replayDecoder) floatHistograms(rec []byte, number uint64) (err error) {
 		return err
 	}
 	for _, s := range d.fhists {
-		d.odd(s.Ref, s.T, number, replayFloatHistogram, replayExtra{st: s.ST, fh: s.FH})
+		if p, at, ok := d.place(s.Ref, s.T, number, replayFloatHistogram); ok {
+			d.emitExtra(p, at, s.T, replayFloatHistogram, replayExtra{st: s.ST, fh: s.FH})
+		}
 	}
 	return nil
 }
 
-// odd routes a sample by all rules, for those that the hot path does not know.
-func (d *replayDecoder) odd(ref chunks.HeadSeriesRef, t int64, number uint64, kind uint8, e replayExtra) {
+// place finds by all rules where a sample belongs, for those that the hot path
+// does not know; nowhere if it is to be dropped.
+func (d *replayDecoder) place(ref chunks.HeadSeriesRef, t int64, number uint64, kind uint8) (p *replayPage, at int, ok bool) {
 	if t < d.r.minValidTime {
-		return
+		return nil, 0, false
 	}
-	series, ref, expiry := d.r.refs.resolve(ref, number)
-	if expiry != nil {
-		raiseExpiry(expiry, max(t, 0))
+	series, to, duplicate := d.r.refs.resolve(ref, number)
+	if duplicate {
+		d.r.refs.raiseExpiry(ref, t)
 	}
 	if series == nil {
-		d.b.unit.unknown.add(ref, kind)
-		return
+		d.b.unit.unknown.add(to, kind)
+		return nil, 0, false
 	}
-	p := d.r.refs.page(ref)
-	at := int(ref & replayPageMask)
-	if p.createdBy[at].Load() < replaySpecial && t <= p.mmMaxTime[at] {
-		return
-	}
-	if kind == replayFloat {
-		d.emit(replayRun{page: p, t: t, v: math.Float64bits(e.v), at: uint8(at), n: 1})
-		return
-	}
-	d.emitExtra(p, at, t, kind, e)
+	p, at = d.r.refs.page(to), int(to&replayPageMask)
+	return p, at, p.special.Load()>>at&1 != 0 || !p.mmapped.hold(at, t)
 }

@@ -46,8 +46,58 @@ func TestReplayThatCannotWriteChunksEndsAsUpstreamDoes(t *testing.T) {
 		require.Error(t, err, "parallel %q", parallel)
 		require.Contains(t, string(out), "file too large")
 		require.NotContains(t, string(out), "replayed without an error")
+		if parallel != "" {
+			again := copyOf(t, dir)
+			h := diskHead(t, again, true)
+			require.False(t, h.opts.ParallelWALReplay, "the start after one that was killed")
+			require.Empty(t, firstDifference(want, fingerprintOnDisk(t, h)))
+			require.NoError(t, h.Close())
+			require.NoFileExists(t, filepath.Join(again, replayMarker))
+			require.NoError(t, os.Remove(filepath.Join(dir, replayMarker)))
+		}
+		require.NoFileExists(t, filepath.Join(dir, replayMarker))
 		require.Empty(t, firstDifference(want, diskReplay(t, dir, parallel != "")), "parallel %q", parallel)
+		require.NoFileExists(t, filepath.Join(dir, replayMarker))
 	}
+}
+
+func TestNothingThatHappensToTheMarkerFailsAStart(t *testing.T) {
+	made := t.TempDir()
+	writeManyChunks(t, made)
+	start := func(dir string, parallel bool) {
+		h := diskHead(t, dir, true)
+		require.Equal(t, parallel, h.opts.ParallelWALReplay)
+		require.EqualValues(t, 50, h.NumSeries())
+		require.NoError(t, h.Close())
+	}
+	t.Run("it is there and cannot be removed", func(t *testing.T) {
+		dir := copyOf(t, made)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, replayMarker, "in", "the", "way"), 0o777))
+		start(dir, false)
+		start(dir, false)
+	})
+	t.Run("it is left by whatever", func(t *testing.T) {
+		dir := copyOf(t, made)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, replayMarker), []byte("what"), 0o400))
+		start(dir, false)
+		start(dir, true)
+	})
+	t.Run("it cannot be written", func(t *testing.T) {
+		dir := copyOf(t, made)
+		require.NoError(t, os.Symlink(filepath.Join(dir, "no", "such"), filepath.Join(dir, replayMarker)))
+		start(dir, false) // Something is there.
+		h := diskHead(t, dir, true)
+		h.opts.ChunkDirRoot = filepath.Join(dir, "no", "such")
+		require.False(t, h.markReplay())
+		h.unmarkReplay()
+		require.NoError(t, h.Close())
+	})
+	t.Run("upstream's code replays", func(t *testing.T) {
+		dir := copyOf(t, made)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, replayMarker), nil, 0o666))
+		require.NoError(t, diskHead(t, dir, false).Close())
+		require.FileExists(t, filepath.Join(dir, replayMarker), "it is no concern of upstream's")
+	})
 }
 
 func replayOnFullDisk(t *testing.T, dir string, parallel bool) {
@@ -84,6 +134,14 @@ func writeManyChunks(t *testing.T, dir string) {
 }
 
 func diskReplay(t *testing.T, dir string, parallel bool) []string {
+	h := diskHead(t, dir, parallel)
+	require.Equal(t, parallel, h.opts.ParallelWALReplay)
+	fingerprint := fingerprintOnDisk(t, h)
+	require.NoError(t, h.Close())
+	return fingerprint
+}
+
+func diskHead(t *testing.T, dir string, parallel bool) *Head {
 	wal, err := wlog.New(promslog.NewNopLogger(), nil, filepath.Join(dir, "wal"), compression.Snappy)
 	require.NoError(t, err)
 	opts := DefaultHeadOptions()
@@ -94,10 +152,11 @@ func diskReplay(t *testing.T, dir string, parallel bool) []string {
 	h, err := NewHead(prometheus.NewRegistry(), promslog.NewNopLogger(), wal, nil, opts, nil)
 	require.NoError(t, err)
 	require.NoError(t, h.Init(0))
-	require.Equal(t, parallel, h.opts.ParallelWALReplay)
-	fingerprint := headFingerprint(t, h)
-	require.NoError(t, h.Close())
-	return slices.DeleteFunc(fingerprint, func(line string) bool {
+	return h
+}
+
+func fingerprintOnDisk(t *testing.T, h *Head) []string {
+	return slices.DeleteFunc(headFingerprint(t, h), func(line string) bool {
 		return strings.HasPrefix(line, "replay status") // Each start adds a segment.
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/golang/snappy"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/util/compression"
@@ -33,8 +34,15 @@ const (
 	replayLogLast     = 4
 )
 
-// replayBatchBytes is how much of a log is read into a batch.
-const replayBatchBytes = 4 * replayLogPageSize
+const (
+	// replayBatchBytes is how much of a log is read into a batch.
+	replayBatchBytes = 4 * replayLogPageSize
+	// replayBatchDecoded is how much a batch's records take when they are
+	// decompressed, unless it is a single one.
+	replayBatchDecoded = 256 << 10
+	// replayMaxRecord is more than a record that can be takes.
+	replayMaxRecord = 1 << 30
+)
 
 var (
 	replayLogTable = crc32.MakeTable(crc32.Castagnoli)
@@ -74,20 +82,19 @@ func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, e
 	}
 	defer f.Close()
 
-	var carry []byte // The start of a record that the batch before has not got the rest of.
-	base := int64(0) // Position of carry in the file.
-	size := int64(0) // Of what was read so far.
-	for {
+	var carry []byte       // What the batch before left.
+	base := int64(0)       // Position of carry in the file.
+	size := int64(0)       // Of what was read so far.
+	for read := false; ; { // All of the file.
 		b := r.nextBatch()
 		if r.stopped.Load() {
 			r.free <- b
 			return false, nil
 		}
 		b.raw = append(b.raw[:0], carry...)
-		b.base, b.unit, b.atEnd, b.read = base, u, false, 0
-		end := 0
-		broken := false
-		for end == 0 && !b.atEnd && !broken {
+		b.base, b.unit, b.read = base, u, 0
+		var whole framed
+		for whole = wholeRecords(b.raw, base); whole.end == 0 && !read && !whole.broken; whole = wholeRecords(b.raw, base) {
 			n := len(b.raw)
 			if b.raw, err = readInto(f, b.raw, replayBatchBytes); err != nil {
 				r.free <- b
@@ -95,30 +102,29 @@ func (r *walReplay) frameFile(u *replayUnit, name string, last bool) (ok bool, e
 			}
 			size += int64(len(b.raw) - n)
 			b.read += len(b.raw) - n
-			if b.atEnd = len(b.raw)-n < replayBatchBytes; b.atEnd {
+			if read = len(b.raw)-n < replayBatchBytes; read {
 				// What package wlog reads of a short last page.
 				for size%replayLogPageSize != 0 {
 					b.raw = append(b.raw, 0)
 					size++
 				}
 			}
-			end, broken = endOfRecords(b.raw, base)
 		}
-		if broken || b.atEnd {
-			end, b.atEnd = len(b.raw), true
+		done := whole.broken || read && !whole.full
+		if done {
+			whole.end = len(b.raw)
 		}
-		carry = append(carry[:0], b.raw[end:]...)
-		base += int64(end)
-		b.raw = b.raw[:end]
-		b.lastOfUnit = b.atEnd && last
-		b.size = len(b.raw)
+		carry = append(carry[:0], b.raw[whole.end:]...)
+		base += int64(whole.end)
+		b.raw = b.raw[:whole.end]
+		b.lastOfUnit = done && last
+		b.size = max(whole.decoded, len(b.raw))
 		r.inFlight.Add(int64(b.size))
-		done := b.atEnd // Once it is sent, the batch belongs to others.
 		b.begin()
-		r.ordered <- b
+		r.ordered <- b // From here on it belongs to others.
 		r.toSplit <- b
 		if done {
-			return !broken, nil
+			return !whole.broken, nil
 		}
 	}
 }
@@ -141,35 +147,73 @@ func readInto(f io.Reader, buf []byte, n int) ([]byte, error) {
 	return buf[:at+k], err
 }
 
-// endOfRecords returns how much of buf, which starts between two records at a
-// position of its log, are whole records. It is broken if a header cannot be.
-func endOfRecords(buf []byte, base int64) (end int, broken bool) {
+// framed is what wholeRecords finds.
+type framed struct {
+	end     int  // Of the whole records.
+	decoded int  // Their bytes when they are decompressed, about.
+	full    bool // More would be too many for a batch.
+	broken  bool // A header cannot be.
+}
+
+// wholeRecords returns how much of buf, which starts between two records at a
+// position of its log, are whole records that together make a batch: at least one
+// if there is one.
+func wholeRecords(buf []byte, base int64) (f framed) {
 	inRecord := false
+	decoded := 0
 	for i := 0; i < len(buf); {
 		typ := buf[i] & replayLogTypeMask
 		if typ == replayLogPageTerm {
 			i += padding(base + int64(i))
 			if i > len(buf) {
-				return end, false
+				return f
 			}
 		} else {
 			if len(buf)-i < replayLogHeaderSize {
-				return end, false
+				return f
 			}
 			length := int(binary.BigEndian.Uint16(buf[i+1:]))
 			if length > replayLogPageSize-replayLogHeaderSize {
-				return end, true
+				f.broken = true
+				return f
 			}
-			if i += replayLogHeaderSize + length; i > len(buf) {
-				return end, false
+			data := buf[i+replayLogHeaderSize:]
+			if length > len(data) {
+				return f
 			}
+			decoded += length
+			if !inRecord {
+				decoded += decodedLen(buf[i], data[:length])
+			}
+			i += replayLogHeaderSize + length
 			inRecord = typ != replayLogFull && typ != replayLogLast
 		}
-		if !inRecord {
-			end = i
+		if inRecord {
+			continue
+		}
+		if f.full = f.end > 0 && decoded > replayBatchDecoded; f.full {
+			return f
+		}
+		f.end, f.decoded = i, decoded
+	}
+	return f
+}
+
+// decodedLen returns what the start of a compressed record says that it takes
+// without compression, if it does say so and it can be.
+func decodedLen(header byte, data []byte) int {
+	switch {
+	case header&replayLogSnappy != 0:
+		if n, err := snappy.DecodedLen(data); err == nil {
+			return min(n, replayMaxRecord)
+		}
+	case header&replayLogZstd != 0:
+		var h zstd.Header
+		if err := h.Decode(data); err == nil && h.HasFCS {
+			return int(min(h.FrameContentSize, replayMaxRecord))
 		}
 	}
-	return end, false
+	return 0
 }
 
 // padding returns the bytes from a terminator at a position up to the end of its

@@ -5,6 +5,9 @@ package tsdb
 
 import (
 	"errors"
+	"math"
+	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -12,27 +15,66 @@ import (
 )
 
 // replayPageChunks holds the m-mapped chunks of a page's references until their
-// series are created.
+// series are created. References that have none take no room.
 type replayPageChunks struct {
-	// Of reference i: chunks[end[i-1]:end[i]], and chunks[:end[0]] for the first.
-	end    [replayPageRefs]uint32
-	chunks []*mmappedChunk
+	counts *[replayPageRefs]uint32 // Of chunks, until all are counted.
+
+	has uint64 // A bit for each reference with chunks.
+	// Of the n-th of them: chunks[ends[n-1]:ends[n]], and chunks[:ends[0]] for the
+	// first; and the time of their newest sample.
+	ends     []uint32
+	maxTimes []int64
+	chunks   []*mmappedChunk
+	// oldest and newest are of maxTimes.
+	oldest, newest int64
+}
+
+// nth returns which of the references with chunks the one at a place of the page
+// is.
+func (c *replayPageChunks) nth(i int) (n int, ok bool) {
+	if c == nil || c.has>>i&1 == 0 {
+		return 0, false
+	}
+	return bits.OnesCount64(c.has & (1<<i - 1)), true
 }
 
 // of returns the chunks of the reference at a place of the page. Appending to
 // them copies them.
 func (c *replayPageChunks) of(i int) []*mmappedChunk {
-	if c == nil {
+	n, ok := c.nth(i)
+	if !ok {
 		return nil
 	}
 	var start uint32
-	if i > 0 {
-		start = c.end[i-1]
+	if n > 0 {
+		start = c.ends[n-1]
 	}
-	if start == c.end[i] {
-		return nil
+	return c.chunks[start:c.ends[n]:c.ends[n]]
+}
+
+// hold reports whether the chunks of the reference at a place of the page have the
+// samples of a time.
+func (c *replayPageChunks) hold(i int, t int64) bool {
+	n, ok := c.nth(i)
+	return ok && t <= c.maxTimes[n]
+}
+
+// holding has a bit for each reference whose chunks have the samples of a time.
+func (c *replayPageChunks) holding(t int64) (mask uint64) {
+	switch {
+	case c == nil || t > c.newest:
+		return 0
+	case t <= c.oldest:
+		return c.has
 	}
-	return c.chunks[start:c.end[i]:c.end[i]]
+	left := c.has
+	for _, end := range c.maxTimes {
+		if t <= end {
+			mask |= left & -left
+		}
+		left &= left - 1
+	}
+	return mask
 }
 
 var errOddHeadChunks = errors.New("m-mapped chunks out of sequence")
@@ -78,7 +120,7 @@ func (r *walReplay) loadMmappedChunks() error {
 		files[i] = nil
 	}
 	for _, p := range r.refs.pages {
-		p.setMmMaxTimes()
+		p.mmapped.oldest, p.mmapped.newest = slices.Min(p.mmapped.maxTimes), slices.Max(p.mmapped.maxTimes)
 	}
 	return nil
 }
@@ -106,9 +148,9 @@ func (r *walReplay) countChunks(metas []chunks.HeadChunkMeta) error {
 		}
 		p := r.refs.addPage(m.SeriesRef)
 		if p.mmapped == nil {
-			p.mmapped = &replayPageChunks{}
+			p.mmapped = &replayPageChunks{counts: &[replayPageRefs]uint32{}}
 		}
-		p.mmapped.end[m.SeriesRef&replayPageMask]++
+		p.mmapped.counts[m.SeriesRef&replayPageMask]++
 	}
 	return nil
 }
@@ -118,10 +160,15 @@ func (r *walReplay) countChunks(metas []chunks.HeadChunkMeta) error {
 // end becomes the start of its reference's chunks, to be moved as they come.
 func (c *replayPageChunks) allocate() {
 	var n uint32
-	for i, count := range c.end {
-		c.end[i] = n
-		n += count
+	for i, count := range c.counts {
+		if count > 0 {
+			c.has |= 1 << i
+			c.ends = append(c.ends, n)
+			c.maxTimes = append(c.maxTimes, math.MinInt64)
+			n += count
+		}
 	}
+	c.counts = nil
 	slab := make([]mmappedChunk, n)
 	c.chunks = make([]*mmappedChunk, n)
 	for i := range slab {
@@ -135,15 +182,14 @@ func (r *walReplay) placeChunks(metas []chunks.HeadChunkMeta) error {
 		if !r.inOrder(m) {
 			continue
 		}
-		at := int(m.SeriesRef & replayPageMask)
-		p := r.refs.page(m.SeriesRef)
-		c := p.mmapped
-		if p.mmMaxTime[at] >= m.MinTime {
+		c := r.refs.page(m.SeriesRef).mmapped
+		n, _ := c.nth(int(m.SeriesRef & replayPageMask))
+		if c.maxTimes[n] >= m.MinTime {
 			return errOddHeadChunks
 		}
-		*c.chunks[c.end[at]] = newReplayChunk(m)
-		c.end[at]++
-		p.mmMaxTime[at] = m.MaxTime
+		*c.chunks[c.ends[n]] = newReplayChunk(m)
+		c.ends[n]++
+		c.maxTimes[n] = m.MaxTime
 	}
 	return nil
 }

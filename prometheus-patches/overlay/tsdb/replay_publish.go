@@ -4,6 +4,7 @@
 package tsdb
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,8 +21,15 @@ func (r *walReplay) publish() error {
 		return err
 	}
 	counts := r.sum()
+	r.publishExpiries(counts.expiries)
+	r.multiRef = r.refs.duplicates()
+	// What is done with makes room for the maps and the lists, at once: the peak of
+	// the memory would be here.
+	r.refs.pages, r.refs.histories, r.appliers, r.seq.index.table = nil, nil, nil, nil
+	r.refs.table.Store(nil)
+	runtime.GC()
 	r.fillStripes()
-	h.postings.AddBulk(r.index.postings)
+	r.index.postings.AddTo(h.postings)
 	if len(counts.deleted) > 0 {
 		h.postings.Delete(counts.deleted, counts.affected)
 	}
@@ -29,9 +37,8 @@ func (r *walReplay) publish() error {
 	h.lastSeriesID.Store(r.seq.lastSeriesID)
 	h.updateMinMaxTime(counts.minTime, counts.maxTime)
 	h.updateMinOOOMaxOOOTime(counts.minOOOTime, counts.maxOOOTime)
-	r.publishExpiries(counts.expiries)
 
-	created, deleted := len(r.seq.index.series), len(counts.deleted)
+	created, deleted := r.seq.index.n, len(counts.deleted)
 	h.numSeries.Add(uint64(created - deleted))
 	h.numStaleSeries.Add(uint64(counts.staleSeries))
 	h.numNativeHistogramSeries.Add(uint64(counts.histogramSeries))
@@ -87,7 +94,7 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 // fillStripes makes the series findable by reference and by labels. The maps are
 // made with the size that they need.
 func (r *walReplay) fillStripes() {
-	series, stripes := r.seq.index.series, r.h.series
+	series, stripes := &r.seq.index, r.h.series
 	byRef := groupByStripe(series, stripes.size, func(s *replaySeries) uint64 { return uint64(s.series.ref) })
 	r.eachStripe(func(i int) {
 		group := byRef.of(i)
@@ -98,7 +105,7 @@ func (r *walReplay) fillStripes() {
 			stripes.series[i] = make(map[chunks.HeadSeriesRef]*memSeries, len(group))
 		}
 		for _, n := range group {
-			s := series[n].series
+			s := series.at(n).series
 			stripes.series[i][s.ref] = s
 		}
 	})
@@ -112,7 +119,8 @@ func (r *walReplay) fillStripes() {
 			stripes.hashes[i].unique = make(map[uint64]*memSeries, len(group))
 		}
 		for _, n := range group {
-			stripes.hashes[i].set(series[n].hash, series[n].series)
+			s := series.at(n)
+			stripes.hashes[i].set(s.hash, s.series)
 		}
 	})
 }
@@ -144,26 +152,22 @@ func (g *replayGroups) of(i int) []uint32 {
 	return g.order[g.ends[i-1]:g.ends[i]]
 }
 
-func groupByStripe(series []replaySeries, size int, key func(*replaySeries) uint64) replayGroups {
-	g := replayGroups{ends: make([]uint32, size), order: make([]uint32, 0, len(series))}
+func groupByStripe(series *replayIndex, size int, key func(*replaySeries) uint64) replayGroups {
+	g := replayGroups{ends: make([]uint32, size)}
 	mask := uint64(size - 1)
-	for i := range series {
-		if series[i].series != nil {
-			g.ends[key(&series[i])&mask]++
-		}
+	for _, s := range series.all() {
+		g.ends[key(s)&mask]++
 	}
 	var sum uint32
 	for i, n := range g.ends {
 		g.ends[i] = sum
 		sum += n
 	}
-	g.order = g.order[:sum]
-	for i := range series {
-		if series[i].series != nil {
-			end := &g.ends[key(&series[i])&mask]
-			g.order[*end] = uint32(i)
-			*end++
-		}
+	g.order = make([]uint32, sum)
+	for n, s := range series.all() {
+		end := &g.ends[key(s)&mask]
+		g.order[*end] = n
+		*end++
 	}
 	return g
 }
@@ -190,28 +194,16 @@ func (r *walReplay) publishExemplars() error {
 }
 
 func (r *walReplay) publishExpiries(deleted map[chunks.HeadSeriesRef]int64) {
-	for ref, h := range r.refs.histories {
-		for _, e := range h.events {
-			if e.expiry != nil && e.expiry.Load() != replayNoExpiry {
-				r.h.updateWALExpiry(ref, e.expiry.Load())
-			}
+	for i := range r.refs.expiries {
+		e := &r.refs.expiries[i]
+		for ref, t := range e.of {
+			r.h.updateWALExpiry(ref, t)
 		}
+		e.of = nil
 	}
 	for ref, t := range deleted {
 		r.h.updateWALExpiry(ref, t)
 	}
-}
-
-// multiRef returns the references that stand for a series of another, or of
-// their own again, as the replay of the WBL needs them.
-func (r *walReplay) multiRef() map[chunks.HeadSeriesRef]chunks.HeadSeriesRef {
-	m := map[chunks.HeadSeriesRef]chunks.HeadSeriesRef{}
-	for ref, h := range r.refs.histories {
-		if e := h.events[len(h.events)-1]; e.duplicateOf != 0 {
-			m[ref] = e.duplicateOf
-		}
-	}
-	return m
 }
 
 // publish says what loadWAL says of one unit.

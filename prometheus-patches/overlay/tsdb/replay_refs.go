@@ -5,6 +5,7 @@ package tsdb
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,37 +18,25 @@ const (
 	replayPageRefs = 1 << replayPageBits
 	replayPageMask = replayPageRefs - 1
 
-	replayDirBits  = 12 // Pages per entry of the directory, as a power of two.
-	replayDirPages = 1 << replayDirBits
-
-	// replayMaxRef bounds the directory. Prometheus counts references from 1, so
-	// that a larger one says that something is odd.
+	// replayMaxRef bounds references. Prometheus counts them from 1, so that a
+	// larger one says that something is odd.
 	replayMaxRef = 1 << 34
-
-	// replaySpecial, in place of the record that created a series, sends a
-	// reference to the table of histories.
-	replaySpecial = 1 << 63
 )
 
 // replayPage holds what is known about the series of 64 consecutive references.
 // Appliers own whole pages, so that series that were created together, and are
 // scraped together, are applied together.
+//
+// The sequencer alone writes, any number may read: a bit is set when what it
+// speaks of is complete, and no slot changes once its bit is set.
 type replayPage struct {
-	// createdBy is the number of the record that created the series, counted from
-	// 1; 0 means that there is none and replaySpecial that the histories know.
-	// The sequencer writes it, last, and decoders read it.
-	createdBy [replayPageRefs]atomic.Uint64
-	// mmMaxTime is the time of the newest sample in the m-mapped chunks of each
-	// reference. It does not change once the WAL is read.
-	mmMaxTime [replayPageRefs]int64
-	// series is written before createdBy, once for each reference.
-	series [replayPageRefs]*memSeries
-
-	// plain has a bit for each reference that createdBy has a record of; newest is
-	// at least the last of these records, and written before.
-	plain, newest atomic.Uint64
-	// minMmMaxTime and maxMmMaxTime are of mmMaxTime.
-	minMmMaxTime, maxMmMaxTime int64
+	slots atomic.Pointer[replaySlots]
+	// known has a bit for each reference that has a slot. Those in special do not
+	// lead the usual life, one series record and then its samples: for some the
+	// slot says how, for those in storied their history.
+	known, special, storied atomic.Uint64
+	// newest is the last record that a slot was made for, written before its bit.
+	newest atomic.Uint64
 
 	number uint64 // Of the page: its first reference is number << replayPageBits.
 	shard  int    // The applier that owns the page.
@@ -56,71 +45,132 @@ type replayPage struct {
 	parked  replayParked      // Belongs to the applier.
 }
 
+// replaySlot says what a reference means from a record on.
+type replaySlot struct {
+	// series is what the record created or, if it is of another reference, what it
+	// names again.
+	series *memSeries
+	from   uint64 // Number of the record, counted from 1.
+}
+
+// replaySlots has the slots of the references that there are, one after the
+// other. When they do not come in the order of the references, each has the place
+// of its reference.
+type replaySlots struct {
+	slots  []replaySlot
+	placed bool
+}
+
+// slot returns the slot of the reference at a place of the page, if there is one.
+func (p *replayPage) slot(i int) *replaySlot {
+	known := p.known.Load() // Before the slots, which then have all of these.
+	if known>>i&1 == 0 {
+		return nil
+	}
+	s := p.slots.Load()
+	if s.placed {
+		return &s.slots[i]
+	}
+	return &s.slots[bits.OnesCount64(known&(1<<i-1))]
+}
+
+// series returns the series that was created for a reference at a place of the
+// page that has one.
+func (p *replayPage) series(i int) *memSeries { return p.slot(i).series }
+
+// add makes a slot for a reference that has none. Room is made for as many as
+// the page before had: series mostly have references in a row, or all some apart.
+func (p *replayPage) add(i, room int, slot replaySlot) {
+	known := p.known.Load()
+	s := p.slots.Load()
+	n := bits.OnesCount64(known)
+	switch {
+	case s != nil && s.placed:
+		s.slots[i] = slot
+	case known>>i != 0: // Out of order.
+		placed := &replaySlots{slots: make([]replaySlot, replayPageRefs), placed: true}
+		for left := known; left != 0; left &= left - 1 {
+			j := bits.TrailingZeros64(left)
+			placed.slots[j] = *p.slot(j)
+		}
+		placed.slots[i] = slot
+		p.slots.Store(placed)
+	case s == nil || n == len(s.slots):
+		grown := &replaySlots{slots: make([]replaySlot, min(replayPageRefs, max(2, 2*n, room)))}
+		if s != nil {
+			copy(grown.slots, s.slots)
+		}
+		grown.slots[n] = slot
+		p.slots.Store(grown)
+	default:
+		s.slots[n] = slot
+	}
+	p.newest.Store(slot.from)
+	p.known.Store(known | 1<<i)
+}
+
 // ref returns the reference at a place of the page.
 func (p *replayPage) ref(i int) chunks.HeadSeriesRef {
 	return chunks.HeadSeriesRef(p.number<<replayPageBits | uint64(i))
 }
 
-// create makes the reference at a place of the page one of the series, which a
-// record created.
-func (p *replayPage) create(i int, series *memSeries, record uint64) {
-	p.series[i] = series
-	p.createdBy[i].Store(record)
-	p.newest.Store(record)
-	p.plain.Or(1 << i)
-}
-
-// mmappedAt has a bit for each reference of which m-mapped chunks have the samples
-// of a time.
-func (p *replayPage) mmappedAt(t int64) (mask uint64) {
-	switch {
-	case t <= p.minMmMaxTime:
-		return math.MaxUint64
-	case t > p.maxMmMaxTime:
-		return 0
-	}
-	for i, end := range p.mmMaxTime {
-		if t <= end {
-			mask |= 1 << i
-		}
-	}
-	return mask
-}
-
-// setMmMaxTimes is to be called when mmMaxTime is complete.
-func (p *replayPage) setMmMaxTimes() {
-	p.minMmMaxTime, p.maxMmMaxTime = slices.Min(p.mmMaxTime[:]), slices.Max(p.mmMaxTime[:])
-}
-
-type replayDir [replayDirPages]atomic.Pointer[replayPage]
+// plain has a bit for each reference that leads the usual life.
+func (p *replayPage) plain() uint64 { return p.known.Load() &^ p.special.Load() }
 
 // replayRefs finds the page of a reference. One goroutine adds pages, any number
 // may look them up.
 type replayRefs struct {
-	dirs   atomic.Pointer[[]*replayDir]
+	// table finds pages by their number: open addressing, a power of two.
+	table  atomic.Pointer[[]atomic.Pointer[replayPage]]
 	shards int
 	pages  []*replayPage // In the order in which they were added.
 
-	// histories holds the references that did not keep to the usual life: one
-	// series record, then its samples. They are few.
+	// histories holds the references that several records change the meaning of.
+	// They are few.
 	mtx       sync.RWMutex
-	histories map[chunks.HeadSeriesRef]*replayHistory
+	histories map[chunks.HeadSeriesRef][]replayEvent
+
+	expiries [64]replayExpiries
+}
+
+// replayExpiries holds until when the series records of some duplicates must be
+// kept: those that records were about.
+type replayExpiries struct {
+	mtx sync.Mutex
+	of  map[chunks.HeadSeriesRef]int64
+}
+
+// raiseExpiry moves the expiry of a duplicate up to t.
+func (r *replayRefs) raiseExpiry(ref chunks.HeadSeriesRef, t int64) {
+	e := &r.expiries[ref%chunks.HeadSeriesRef(len(r.expiries))]
+	e.mtx.Lock()
+	defer e.mtx.Unlock()
+	if e.of == nil {
+		e.of = map[chunks.HeadSeriesRef]int64{}
+	}
+	e.of[ref] = max(t, e.of[ref]) // As upstream's start from 0.
 }
 
 func newReplayRefs(shards int) *replayRefs {
-	r := &replayRefs{shards: shards, histories: map[chunks.HeadSeriesRef]*replayHistory{}}
-	r.dirs.Store(&[]*replayDir{})
+	r := &replayRefs{shards: shards, histories: map[chunks.HeadSeriesRef][]replayEvent{}}
+	table := make([]atomic.Pointer[replayPage], 64)
+	r.table.Store(&table)
 	return r
 }
 
 // page returns the page of the reference, or nil if there is none.
 func (r *replayRefs) page(ref chunks.HeadSeriesRef) *replayPage {
-	number := uint64(ref) >> replayPageBits
-	dirs := *r.dirs.Load()
-	if at := number >> replayDirBits; at < uint64(len(dirs)) && dirs[at] != nil {
-		return dirs[at][number&(replayDirPages-1)].Load()
+	return findPage(*r.table.Load(), uint64(ref)>>replayPageBits).Load()
+}
+
+// findPage returns where the page of a number is, or belongs.
+func findPage(table []atomic.Pointer[replayPage], number uint64) *atomic.Pointer[replayPage] {
+	mask := uint64(len(table) - 1)
+	for i := number * 0x9e3779b97f4a7c15 >> 32 & mask; ; i = (i + 1) & mask {
+		if p := table[i].Load(); p == nil || p.number == number {
+			return &table[i]
+		}
 	}
-	return nil
 }
 
 // addPage returns the page of the reference, which must be below replayMaxRef.
@@ -129,29 +179,41 @@ func (r *replayRefs) addPage(ref chunks.HeadSeriesRef) *replayPage {
 		return p
 	}
 	number := uint64(ref) >> replayPageBits
-	dirs := *r.dirs.Load()
-	if at := int(number >> replayDirBits); at >= len(dirs) || dirs[at] == nil {
-		grown := make([]*replayDir, max(at+1, len(dirs)))
-		copy(grown, dirs)
-		grown[at] = &replayDir{}
-		r.dirs.Store(&grown)
-		dirs = grown
-	}
 	p := &replayPage{number: number, shard: int(number % uint64(r.shards))}
-	for i := range p.mmMaxTime {
-		p.mmMaxTime[i] = math.MinInt64
+	table := *r.table.Load()
+	if r.pages = append(r.pages, p); 2*len(r.pages) <= len(table) {
+		findPage(table, number).Store(p)
+		return p
 	}
-	p.setMmMaxTimes()
-	dirs[number>>replayDirBits][number&(replayDirPages-1)].Store(p)
-	r.pages = append(r.pages, p)
+	table = make([]atomic.Pointer[replayPage], 2*len(table))
+	for _, p := range r.pages {
+		findPage(table, p.number).Store(p)
+	}
+	r.table.Store(&table)
 	return p
 }
 
-// replayHistory is what became of a reference, in the order of the records. A
-// reference has one when a series record names it for labels that the head
-// already has, when such a record comes again, or when its series is deleted.
-type replayHistory struct {
-	events []replayEvent
+// add makes a slot for a reference that has none. The page is the reference's.
+func (r *replayRefs) add(p *replayPage, i int, slot replaySlot) {
+	room := 0
+	if n := len(r.pages); n > 1 && r.pages[n-1] == p {
+		room = bits.OnesCount64(r.pages[n-2].known.Load())
+	}
+	p.add(i, room, slot)
+}
+
+// duplicate makes a reference stand in for a series that there is, whatever it
+// meant before.
+func (r *replayRefs) duplicate(ref chunks.HeadSeriesRef, existing *memSeries, record uint64) {
+	p, i := r.addPage(ref), int(ref&replayPageMask)
+	if p.slot(i) == nil {
+		p.special.Or(1 << i)
+		r.add(p, i, replaySlot{series: existing, from: record})
+	} else {
+		r.change(ref, record, func(e *replayEvent) { e.duplicateOf = existing.ref })
+	}
+	// It starts again with other m-mapped chunks.
+	r.page(existing.ref).special.Or(1 << (existing.ref & replayPageMask))
 }
 
 // replayEvent says what a reference means from a record on.
@@ -162,104 +224,88 @@ type replayEvent struct {
 	// duplicateOf is the reference that stands in for this one in all records but
 	// those of series, or 0. It can be the reference itself.
 	duplicateOf chunks.HeadSeriesRef
-	// expiry is shared by all events of the reference: the time until which its
-	// series record must be kept.
-	expiry *atomic.Int64
+}
+
+// event returns what the slot says of its reference.
+func (s *replaySlot) event(ref chunks.HeadSeriesRef) replayEvent {
+	if s.series.ref != ref {
+		return replayEvent{from: s.from, duplicateOf: s.series.ref}
+	}
+	return replayEvent{from: s.from, series: s.series}
 }
 
 // resolve returns the series that a reference in the given record stands for,
-// and the reference that this is looked up by. A nil series is an unknown one. The
-// expiry is not nil if the record is about a duplicate, and must then be raised
-// to the record's time.
-func (r *replayRefs) resolve(ref chunks.HeadSeriesRef, record uint64) (*memSeries, chunks.HeadSeriesRef, *atomic.Int64) {
-	p := r.page(ref)
-	if p == nil {
-		return nil, ref, nil
+// and the reference that this is looked up by. A nil series is an unknown one. If
+// the record is about a duplicate, the expiry of ref must be raised to its time.
+func (r *replayRefs) resolve(ref chunks.HeadSeriesRef, record uint64) (series *memSeries, to chunks.HeadSeriesRef, duplicate bool) {
+	e := r.lookUp(ref, record)
+	switch e.duplicateOf {
+	case 0:
+		return e.series, ref, false
+	case ref:
+		return e.series, ref, true
 	}
-	i := int(ref & replayPageMask)
-	switch created := p.createdBy[i].Load(); {
-	case created == 0:
-		return nil, ref, nil
-	case created < replaySpecial:
-		if created > record {
-			return nil, ref, nil
+	return r.lookUp(e.duplicateOf, record).series, e.duplicateOf, true
+}
+
+// lookUp returns what the reference means in a record.
+func (r *replayRefs) lookUp(ref chunks.HeadSeriesRef, record uint64) replayEvent {
+	if p := r.page(ref); p != nil {
+		return r.eventAt(p, int(ref&replayPageMask), record)
+	}
+	return replayEvent{}
+}
+
+// eventAt returns what the reference at a place of the page means in a record.
+func (r *replayRefs) eventAt(p *replayPage, i int, record uint64) replayEvent {
+	if p.storied.Load()>>i&1 == 0 {
+		if s := p.slot(i); s != nil && s.from <= record {
+			return s.event(p.ref(i))
 		}
-		return p.series[i], ref, nil
-	}
-	e := r.eventAt(ref, record)
-	if e.duplicateOf == 0 {
-		return e.series, ref, nil
-	}
-	if e.duplicateOf == ref {
-		return e.series, ref, e.expiry
-	}
-	return r.seriesOf(e.duplicateOf, record), e.duplicateOf, e.expiry
-}
-
-// seriesOf returns the series that the reference itself stands for in a record.
-func (r *replayRefs) seriesOf(ref chunks.HeadSeriesRef, record uint64) *memSeries {
-	p := r.page(ref)
-	if p == nil {
-		return nil
-	}
-	i := int(ref & replayPageMask)
-	switch created := p.createdBy[i].Load(); {
-	case created >= replaySpecial:
-		return r.eventAt(ref, record).series
-	case created == 0 || created > record:
-		return nil
-	default:
-		return p.series[i]
-	}
-}
-
-func (r *replayRefs) eventAt(ref chunks.HeadSeriesRef, record uint64) replayEvent {
-	r.mtx.RLock()
-	defer r.mtx.RUnlock()
-	h := r.histories[ref]
-	if h == nil {
 		return replayEvent{}
 	}
-	for i := len(h.events) - 1; i >= 0; i-- {
-		if h.events[i].from <= record {
-			return h.events[i]
+	r.mtx.RLock()
+	defer r.mtx.RUnlock()
+	for _, e := range slices.Backward(r.histories[p.ref(i)]) {
+		if e.from <= record {
+			return e
 		}
 	}
 	return replayEvent{}
 }
 
-// change appends to the history of a reference, which gets one with the life
-// that it had so far.
+// change appends to the history of a reference that has a slot. It gets a history
+// with what that says.
 func (r *replayRefs) change(ref chunks.HeadSeriesRef, record uint64, f func(*replayEvent)) {
-	p := r.addPage(ref)
-	i := int(ref & replayPageMask)
+	p, i := r.page(ref), int(ref&replayPageMask)
 	r.mtx.Lock()
 	defer r.mtx.Unlock()
-	h := r.histories[ref]
-	if h == nil {
-		h = &replayHistory{}
-		if created := p.createdBy[i].Load(); created != 0 {
-			h.events = append(h.events, replayEvent{from: created, series: p.series[i]})
-		}
-		r.histories[ref] = h
+	events := r.histories[ref]
+	if events == nil {
+		events = []replayEvent{p.slot(i).event(ref)}
 	}
-	var e replayEvent
-	if n := len(h.events); n > 0 {
-		e = h.events[n-1]
+	last := events[len(events)-1]
+	e := last
+	if f(&e); e == last {
+		return
 	}
 	e.from = record
-	f(&e)
-	h.events = append(h.events, e)
-	p.plain.And(^(uint64(1) << i))
-	p.createdBy[i].Store(replaySpecial)
+	r.histories[ref] = append(events, e)
+	p.special.Or(1 << i)
+	p.storied.Or(1 << i)
 }
 
-// raiseExpiry moves the expiry up to t.
-func raiseExpiry(expiry *atomic.Int64, t int64) {
-	for {
-		cur := expiry.Load()
-		if t <= cur || expiry.CompareAndSwap(cur, t) {
-			return
+// duplicates returns the references that stand for a series of another, or of
+// their own again, with the one that stands in for them.
+func (r *replayRefs) duplicates() map[chunks.HeadSeriesRef]chunks.HeadSeriesRef {
+	m := map[chunks.HeadSeriesRef]chunks.HeadSeriesRef{}
+	for _, p := range r.pages {
+		for left := p.known.Load() & p.special.Load(); left != 0; left &= left - 1 {
+			i := bits.TrailingZeros64(left)
+			if e := r.eventAt(p, i, math.MaxUint64); e.duplicateOf != 0 {
+				m[p.ref(i)] = e.duplicateOf
+			}
 		}
 	}
+	return m
 }

@@ -5,8 +5,8 @@ package tsdb
 
 import (
 	"errors"
+	"iter"
 	"math"
-	"sync/atomic"
 	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,8 +23,27 @@ import (
 
 // replayIndex finds the created series by their labels.
 type replayIndex struct {
-	series []replaySeries
-	table  []uint32 // Open addressing over series, 1-based; a power of two.
+	slabs [][]replaySeries // All are full but the last.
+	n     int              // Series in them.
+	table []uint32         // Open addressing over series, 1-based; a power of two.
+}
+
+const replaySlabBits = 12 // Series in a slab, as a power of two.
+
+// at returns a series by its number, in the order in which they were created.
+func (x *replayIndex) at(n uint32) *replaySeries {
+	return &x.slabs[n>>replaySlabBits][n&(1<<replaySlabBits-1)]
+}
+
+// all returns the series with their numbers, without those that were removed.
+func (x *replayIndex) all() iter.Seq2[uint32, *replaySeries] {
+	return func(yield func(uint32, *replaySeries) bool) {
+		for n := range uint32(x.n) {
+			if s := x.at(n); s.series != nil && !yield(n, s) {
+				return
+			}
+		}
+	}
 }
 
 // find returns the series with these labels, or nil and the place in the table
@@ -33,7 +52,7 @@ func (x *replayIndex) find(hash uint64, lset labels.Labels) (*memSeries, uint64)
 	mask := uint64(len(x.table) - 1)
 	i := hash & mask
 	for ; x.table[i] != 0; i = (i + 1) & mask {
-		s := &x.series[x.table[i]-1]
+		s := x.at(x.table[i] - 1)
 		if s.hash == hash && s.series != nil && labels.Equal(s.series.lset, lset) {
 			return s.series, i
 		}
@@ -42,19 +61,24 @@ func (x *replayIndex) find(hash uint64, lset labels.Labels) (*memSeries, uint64)
 }
 
 func (x *replayIndex) add(s replaySeries, at uint64) {
-	x.series = append(x.series, s)
-	x.table[at] = uint32(len(x.series))
-	if 4*len(x.series) < 3*len(x.table) {
+	if x.n&(1<<replaySlabBits-1) == 0 {
+		x.slabs = append(x.slabs, make([]replaySeries, 0, 1<<replaySlabBits))
+	}
+	last := &x.slabs[len(x.slabs)-1]
+	*last = append(*last, s)
+	x.n++
+	x.table[at] = uint32(x.n)
+	if 4*x.n < 3*len(x.table) {
 		return
 	}
 	x.table = make([]uint32, 2*len(x.table))
 	mask := uint64(len(x.table) - 1)
-	for n := range x.series {
-		i := x.series[n].hash & mask
+	for n := range uint32(x.n) {
+		i := x.at(n).hash & mask
 		for x.table[i] != 0 {
 			i = (i + 1) & mask
 		}
-		x.table[i] = uint32(n) + 1
+		x.table[i] = n + 1
 	}
 }
 
@@ -62,7 +86,7 @@ func (x *replayIndex) add(s replaySeries, at uint64) {
 func (x *replayIndex) remove(hash uint64, series *memSeries) {
 	mask := uint64(len(x.table) - 1)
 	for i := hash & mask; x.table[i] != 0; i = (i + 1) & mask {
-		if s := &x.series[x.table[i]-1]; s.series == series {
+		if s := x.at(x.table[i] - 1); s.series == series {
 			s.series = nil
 			return
 		}
@@ -78,22 +102,12 @@ type replaySequencer struct {
 	lastSeriesID uint64
 	tombstones   *tombstones.MemTombstones
 	counts       replayCounts
-	// mmappedPages is how many pages there were before the first record.
-	mmappedPages int
 }
-
-const (
-	// replaySparsePages is from how many pages on it matters how full they are,
-	// and replaySparseSeries how many series each has on average then.
-	replaySparsePages  = 1 << 14
-	replaySparseSeries = 4
-)
 
 func newReplaySequencer(r *walReplay) *replaySequencer {
 	return &replaySequencer{
 		r:            r,
 		next:         1,
-		mmappedPages: len(r.refs.pages),
 		index:        replayIndex{table: make([]uint32, 1<<10)},
 		lastSeriesID: r.h.lastSeriesID.Load(),
 		tombstones:   tombstones.NewMemTombstones(),
@@ -163,6 +177,7 @@ func (s *replaySequencer) batch(b *replayBatch) {
 		}
 		s.next++
 	}
+	s.r.created.Store(int64(s.index.n))
 	b.unit.records += uint64(len(b.records))
 	b.unit.done = b.lastOfUnit && !b.stop
 	s.r.sequenced(b)
@@ -178,19 +193,19 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 	existing, place := s.index.find(rs.hash, rs.series.lset)
 	if existing != nil {
 		s.duplicate(b, ref, existing)
+		select {
+		case s.r.spare <- rs.series:
+		default:
+		}
 		return nil
 	}
-	p := refs.addPage(ref)
-	if added := len(refs.pages) - s.mmappedPages; added > replaySparsePages && added > len(s.index.series)/replaySparseSeries {
-		return errOddReplay // A page takes as much memory as two series.
-	}
-	i := int(ref & replayPageMask)
-	if p.createdBy[i].Load() != 0 {
+	p, i := refs.addPage(ref), int(ref&replayPageMask)
+	if p.slot(i) != nil {
 		return errOddReplay // Two series of one reference.
 	}
 	s.index.add(rs, place)
 	s.counts.attach(rs.series, p.mmapped.of(i), s.r.oooMmapped[ref])
-	p.create(i, rs.series, s.next)
+	refs.add(p, i, replaySlot{series: rs.series, from: s.next})
 	b.created = append(b.created, rs.series)
 	return nil
 }
@@ -198,26 +213,9 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 // duplicate notes that records with ref are about an existing series, which
 // starts again with the m-mapped chunks of ref.
 func (s *replaySequencer) duplicate(b *replayBatch, ref chunks.HeadSeriesRef, existing *memSeries) {
-	refs := s.r.refs
-	refs.change(ref, s.next, func(e *replayEvent) {
-		e.duplicateOf = existing.ref
-		if e.expiry == nil {
-			e.expiry = &atomic.Int64{}
-			e.expiry.Store(replayNoExpiry)
-		}
-	})
-	if ref != existing.ref {
-		refs.change(existing.ref, s.next, func(*replayEvent) {})
-	}
-	extra := replayExtra{series: existing, walRef: ref, ooomap: s.r.oooMmapped[ref]}
-	if p := refs.page(ref); p != nil {
-		extra.mmapped = p.mmapped.of(int(ref & replayPageMask))
-	}
-	b.events = append(b.events, replayBatchEvent{record: s.next, kind: replayReset, extra: extra})
+	s.r.refs.duplicate(ref, existing, s.next)
+	b.events = append(b.events, replayBatchEvent{record: s.next, kind: replayReset, extra: replayExtra{series: existing, walRef: ref}})
 }
-
-// replayNoExpiry is the expiry of a duplicate that no record was about.
-const replayNoExpiry = -1
 
 func (s *replaySequencer) tombstone(b *replayBatch, stone tombstones.Stone) {
 	refs := s.r.refs
@@ -233,9 +231,9 @@ func (s *replaySequencer) tombstone(b *replayBatch, stone tombstones.Stone) {
 		if interval.Maxt < s.r.minValidTime {
 			continue
 		}
-		series, to, expiry := refs.resolve(ref, s.next)
-		if expiry != nil {
-			raiseExpiry(expiry, max(interval.Maxt, 0))
+		series, to, duplicate := refs.resolve(ref, s.next)
+		if duplicate {
+			refs.raiseExpiry(ref, interval.Maxt)
 		}
 		if series == nil {
 			b.unit.unknown.addTo(&b.unit.unknown.deleted, to)
@@ -264,9 +262,9 @@ func (s *replaySequencer) exemplar(b *replayBatch, e record.RefExemplar) {
 	if e.T < s.r.minValidTime {
 		return
 	}
-	series, to, expiry := s.r.refs.resolve(e.Ref, s.next)
-	if expiry != nil {
-		raiseExpiry(expiry, max(e.T, 0))
+	series, to, duplicate := s.r.refs.resolve(e.Ref, s.next)
+	if duplicate {
+		s.r.refs.raiseExpiry(e.Ref, e.T)
 	}
 	if series == nil {
 		b.unit.unknown.addTo(&b.unit.unknown.exemplars, to)
@@ -289,7 +287,7 @@ func (s *replaySequencer) metadata(b *replayBatch, m record.RefMetadata) {
 type replayIndexer struct {
 	r         *walReplay
 	in        chan *replayBatch
-	postings  *index.BulkPostings
+	postings  *index.PostingsBuilder
 	exemplars *CircularExemplarStorage // Nil if none are kept.
 	metrics   *ExemplarMetrics         // Of exemplars, until it is published.
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand"
@@ -649,7 +650,9 @@ func (g *replayGenerator) damage() {
 func (g *replayGenerator) open(dir string, parallel bool, ended *replayEnds) []string {
 	t := g.t
 	reg := prometheus.NewRegistry()
-	logger := promslog.NewNopLogger()
+	var logged bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	defer func() { require.NotContains(t, logged.String(), "panic") }() // Upstream's code would hide it.
 	opts := DefaultHeadOptions()
 	opts.ChunkDirRoot = dir
 	opts.ChunkRange = g.chunkRange

@@ -16,7 +16,6 @@ import (
 // and in the order of their times. There are as many as --storage.exemplars
 // allows, so they are held.
 func exemplars(ctx context.Context, h Head, s headStats) ([]string, error) {
-	const day = 24 * 60 * 60 * 1000
 	query := url.Values{"query": {`{__name__!=""}`}, "start": {seconds(s.MinTime - day)}, "end": {seconds(s.MaxTime + day)}}
 	var all []string
 	err := get(ctx, h, "/api/v1/query_exemplars", query, func(dec *json.Decoder) error {

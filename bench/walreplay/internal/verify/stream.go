@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 
@@ -88,11 +89,12 @@ type stream struct {
 // endpoint that streams them sorted, so that heads of any size are compared in
 // the memory of one series.
 func everything(ctx context.Context, url string) (*stream, error) {
-	const forever = 1 << 62
 	request := &prompb.ReadRequest{
 		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS},
 		Queries: []*prompb.Query{{
-			StartTimestampMs: -forever, EndTimestampMs: forever,
+			// Any other end would cut the last chunk, which upstream up to 3.16 cannot
+			// do when there are several deletions in it.
+			StartTimestampMs: math.MinInt64, EndTimestampMs: math.MaxInt64,
 			Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: labels.MetricName, Value: ".*"}},
 		}},
 	}

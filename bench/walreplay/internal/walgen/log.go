@@ -18,6 +18,16 @@ func (g *generator) log() error {
 			return err
 		}
 	}
+	if len(g.metadata) > 0 {
+		if err := g.logRecord(g.enc.Metadata(g.metadata, g.buf[:0])); err != nil {
+			return err
+		}
+	}
+	if len(g.stones) > 0 {
+		if err := g.logRecord(g.enc.Tombstones(g.stones, g.buf[:0])); err != nil {
+			return err
+		}
+	}
 	for batch := range chunked(g.samples, g.o.SamplesPerRecord) {
 		if err := g.logRecord(g.enc.Samples(batch, g.buf[:0])); err != nil {
 			return err

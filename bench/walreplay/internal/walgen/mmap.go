@@ -31,8 +31,8 @@ import (
 // the samples came. One worker replays, so that the same logs give the same
 // chunks in the same order. Then the log of out-of-order samples gets the
 // markers of the chunks that hold some. It returns the number of chunks. p gets
-// the segments replayed.
-func mmapChunks(ctx context.Context, o Options, p *progress.Line) (n int, err error) {
+// the segments replayed; firsts are what the head calls series of other references.
+func mmapChunks(ctx context.Context, o Options, firsts map[chunks.HeadSeriesRef]chunks.HeadSeriesRef, p *progress.Line) (n int, err error) {
 	if err := replayInto(ctx, o, p); err != nil {
 		return 0, fmt.Errorf("making the m-mapped chunks: %w", err)
 	}
@@ -40,7 +40,7 @@ func mmapChunks(ctx context.Context, o Options, p *progress.Line) (n int, err er
 	if err != nil || o.OutOfOrder == 0 {
 		return n, err
 	}
-	return n, markMmapped(o, late)
+	return n, markMmapped(o, firsts, late)
 }
 
 // interruptible ends a replay at the next series that it meets.
@@ -130,13 +130,13 @@ func listChunks(dir string) (late lateChunks, n int, err error) {
 
 // markMmapped rewrites the log of out-of-order samples with a marker where a
 // chunk of them was m-mapped: before the record with the first sample after it.
-func markMmapped(o Options, late lateChunks) error {
+func markMmapped(o Options, firsts map[chunks.HeadSeriesRef]chunks.HeadSeriesRef, late lateChunks) error {
 	from, to := filepath.Join(o.Dir, wlog.WblDirName), filepath.Join(o.Dir, wlog.WblDirName+".tmp")
 	out, err := wlog.NewSize(nil, nil, to, o.SegmentSize, o.Compression)
 	if err != nil {
 		return err
 	}
-	if err := copyMarked(out, from, late); err != nil {
+	if err := copyMarked(out, from, firsts, late); err != nil {
 		return errors.Join(err, out.Close(), os.RemoveAll(to))
 	}
 	if err := closeAsKilled(out); err != nil {
@@ -148,7 +148,7 @@ func markMmapped(o Options, late lateChunks) error {
 	return os.Rename(to, from)
 }
 
-func copyMarked(out *wlog.WL, from string, late lateChunks) error {
+func copyMarked(out *wlog.WL, from string, firsts map[chunks.HeadSeriesRef]chunks.HeadSeriesRef, late lateChunks) error {
 	in, err := wlog.NewSegmentsReader(from)
 	if err != nil {
 		return err
@@ -168,12 +168,16 @@ func copyMarked(out *wlog.WL, from string, late lateChunks) error {
 		}
 		var markers []record.RefMmapMarker
 		for _, s := range samples {
-			if open[s.Ref] == int(tsdb.DefaultOutOfOrderCapMax) {
-				markers = append(markers, record.RefMmapMarker{Ref: s.Ref, MmapRef: late[s.Ref][marked[s.Ref]]})
-				marked[s.Ref]++
-				open[s.Ref] = 0
+			ref := s.Ref
+			if first, ok := firsts[ref]; ok {
+				ref = first
 			}
-			open[s.Ref]++
+			if open[ref] == int(tsdb.DefaultOutOfOrderCapMax) {
+				markers = append(markers, record.RefMmapMarker{Ref: ref, MmapRef: late[ref][marked[ref]]})
+				marked[ref]++
+				open[ref] = 0
+			}
+			open[ref]++
 		}
 		if len(markers) > 0 {
 			slices.SortFunc(markers, func(a, b record.RefMmapMarker) int { return cmp.Compare(a.Ref, b.Ref) })

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/tsdb/tombstones"
 	"github.com/prometheus/prometheus/tsdb/wlog"
 
 	"github.com/promguard/promguard/internal/kubelike"
@@ -30,7 +31,9 @@ type group struct {
 	*kubelike.Group
 	generation int // -1: none yet
 	first      chunks.HeadSeriesRef
-	kinds      []kind // of its series; nil: all are floats
+	step       chunks.HeadSeriesRef
+	odd        []oddity // of its series; nil: nothing happens to them
+	kinds      []kind   // of its series; nil: all are floats
 }
 
 // kind is what a series' samples are.
@@ -42,6 +45,11 @@ const (
 	histogramKind
 	floatHistogramKind
 )
+
+// ref returns the reference of a series.
+func (gr *group) ref(k int) chunks.HeadSeriesRef {
+	return gr.first + chunks.HeadSeriesRef(k)*gr.step
+}
 
 func (gr *group) kind(k int) kind {
 	if len(gr.kinds) == 0 {
@@ -65,6 +73,8 @@ type generator struct {
 	enc     record.Encoder
 	targets []target
 	next    chunks.HeadSeriesRef
+	// firsts has the first references of series that were logged again.
+	firsts  map[chunks.HeadSeriesRef]chunks.HeadSeriesRef
 	scrapes int // done, of all targets
 	stats   Stats
 
@@ -77,6 +87,9 @@ type generator struct {
 	ints      []record.RefHistogramSample
 	floats    []record.RefFloatHistogramSample
 	exemplars []record.RefExemplar
+	stones    []tombstones.Stone
+	metadata  []record.RefMetadata
+	exploded  []chunks.HeadSeriesRef // at the scrape before
 	stale     int
 	buf       []byte
 }
@@ -89,7 +102,7 @@ func newGenerator(o Options, cluster *kubelike.Cluster) (*generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{o: o, wal: wal, next: 1}
+	g := &generator{o: o, wal: wal, next: 1, enc: record.Encoder{EnableSTStorage: o.StartTimes}, firsts: map[chunks.HeadSeriesRef]chunks.HeadSeriesRef{}}
 	if o.OutOfOrder > 0 {
 		if g.wbl, err = wlog.NewSize(nil, nil, filepath.Join(o.Dir, wlog.WblDirName), o.SegmentSize, o.Compression); err != nil {
 			return nil, errors.Join(err, wal.Close())
@@ -98,7 +111,7 @@ func newGenerator(o Options, cluster *kubelike.Cluster) (*generator, error) {
 	for _, kt := range cluster.Targets() {
 		t := target{offset: kt.ScrapeOffset(o.ScrapeInterval)}
 		for _, kg := range kt.Groups() {
-			t.groups = append(t.groups, group{Group: kg, generation: -1})
+			t.groups = append(t.groups, group{Group: kg, generation: -1, step: chunks.HeadSeriesRef(max(1, o.RefStep))})
 		}
 		g.targets = append(g.targets, t)
 	}
@@ -140,7 +153,7 @@ func (g *generator) checkpoint() error {
 			gr := &g.targets[i].groups[j]
 			alive += gr.Len()
 			for k := range gr.Len() {
-				keep[gr.first+chunks.HeadSeriesRef(k)] = struct{}{}
+				keep[gr.ref(k)] = struct{}{}
 			}
 		}
 	}
@@ -150,6 +163,7 @@ func (g *generator) checkpoint() error {
 		return fmt.Errorf("making the checkpoint: %w", err)
 	}
 	g.stats = Stats{Series: alive}
+	g.exploded = nil
 	return g.wal.Truncate(last)
 }
 
@@ -164,6 +178,9 @@ func (g *generator) scrapeAll(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := g.explode(time.Duration(g.scrapes) * g.o.ScrapeInterval); err != nil {
+		return err
+	}
 	g.scrapes++
 	return nil
 }
@@ -171,8 +188,7 @@ func (g *generator) scrapeAll(ctx context.Context) error {
 // scrape logs what a commit after one scrape of a target logs: the series that
 // are new, then the samples, among them stale markers for what has gone.
 func (g *generator) scrape(t *target, at time.Duration) error {
-	g.series, g.samples, g.ints, g.floats, g.exemplars = g.series[:0], g.samples[:0], g.ints[:0], g.floats[:0], g.exemplars[:0]
-	g.stale = 0
+	g.begin()
 	ts := g.o.Start.Add(at).UnixMilli()
 	for i := range t.groups {
 		gr := &t.groups[i]
@@ -181,16 +197,31 @@ func (g *generator) scrape(t *target, at time.Duration) error {
 			g.replace(gr, generation)
 		}
 		g.values = gr.AppendValues(g.values[:0], gr.generation, at)
+		g.happen(gr, ts)
 		for k, v := range g.values {
 			g.sample(gr, k, ts, v)
 		}
 	}
+	return g.commit(t)
+}
+
+// begin empties the buffers.
+func (g *generator) begin() {
+	g.series, g.samples, g.ints, g.floats, g.exemplars = g.series[:0], g.samples[:0], g.ints[:0], g.floats[:0], g.exemplars[:0]
+	g.stones, g.metadata = g.stones[:0], g.metadata[:0]
+	g.stale = 0
+}
+
+// commit logs what the buffers hold. A nil target has no late samples.
+func (g *generator) commit(t *target) error {
 	fresh := len(g.samples) + len(g.ints) + len(g.floats) - g.stale
 	g.takeLate(t)
 	if err := g.log(); err != nil {
 		return err
 	}
 	g.stats.Series += len(g.series)
+	g.stats.Tombstones += len(g.stones)
+	g.stats.Metadata += len(g.metadata)
 	g.stats.Samples += len(g.samples) + len(g.ints) + len(g.floats)
 	g.stats.Histograms += len(g.ints) + len(g.floats)
 	g.stats.OutOfOrder += len(g.late)
@@ -202,7 +233,7 @@ func (g *generator) scrape(t *target, at time.Duration) error {
 
 // sample adds what a scrape finds of one series of a group.
 func (g *generator) sample(gr *group, k int, ts int64, v float64) {
-	ref := gr.first + chunks.HeadSeriesRef(k)
+	ref := gr.ref(k)
 	switch gr.kind(k) {
 	case histogramKind:
 		g.ints = append(g.ints, record.RefHistogramSample{Ref: ref, T: ts, H: nativeHistogram(uint64(ref), v)})
@@ -215,7 +246,15 @@ func (g *generator) sample(gr *group, k int, ts int64, v float64) {
 			g.exemplars = append(g.exemplars, record.RefExemplar{Ref: ref, T: ts, V: unit(mix(h)), Labels: labels.FromStrings("trace_id", fmt.Sprintf("%016x", h))})
 		}
 	}
-	g.samples = append(g.samples, record.RefSample{Ref: ref, T: ts, V: v})
+	g.samples = append(g.samples, record.RefSample{Ref: ref, ST: g.startTime(), T: ts, V: v})
+}
+
+// startTime is when everything that is counted began.
+func (g *generator) startTime() int64 {
+	if !g.o.StartTimes {
+		return 0
+	}
+	return g.o.Start.UnixMilli()
 }
 
 // takeLate exchanges the samples of this scrape that will be late for those of
@@ -223,7 +262,7 @@ func (g *generator) sample(gr *group, k int, ts int64, v float64) {
 // checkpoint, as the log of them ends with every block.
 func (g *generator) takeLate(t *target) {
 	g.late = g.late[:0]
-	if g.wbl == nil || g.scrapes < g.o.CheckpointScrapes {
+	if t == nil || g.wbl == nil || g.scrapes < g.o.CheckpointScrapes {
 		return
 	}
 	slot := &t.late[g.scrapes%lateScrapes]
@@ -248,7 +287,7 @@ func (g *generator) markStale(gr *group, ts int64) {
 	}
 	for k := range gr.Len() {
 		g.stale++
-		ref, stale := gr.first+chunks.HeadSeriesRef(k), math.Float64frombits(value.StaleNaN)
+		ref, stale := gr.ref(k), math.Float64frombits(value.StaleNaN)
 		switch {
 		case gr.kind(k) == histogramKind:
 			g.ints = append(g.ints, record.RefHistogramSample{Ref: ref, T: ts, H: staleHistogram()})
@@ -262,9 +301,16 @@ func (g *generator) markStale(gr *group, ts int64) {
 
 // replace gives a group's next generation its references.
 func (g *generator) replace(gr *group, generation int) {
-	gr.generation, gr.first = generation, g.next
-	g.next += chunks.HeadSeriesRef(gr.Len())
-	g.labels = gr.AppendLabels(g.labels[:0], generation)
+	gr.generation = generation
+	g.logSeries(gr)
+	gr.odd = g.oddities(gr)
+}
+
+// logSeries gives a group's series references and logs them.
+func (g *generator) logSeries(gr *group) {
+	gr.first = g.next
+	g.next += chunks.HeadSeriesRef(gr.Len()) * gr.step
+	g.labels = gr.AppendLabels(g.labels[:0], gr.generation)
 	if g.o.NativeHistograms > 0 || g.o.Exemplars > 0 {
 		gr.kinds = slices.Grow(gr.kinds[:0], gr.Len())[:gr.Len()]
 	}
@@ -272,7 +318,7 @@ func (g *generator) replace(gr *group, generation int) {
 		if gr.kinds != nil {
 			gr.kinds[k], ls = g.kindOf(ls)
 		}
-		g.series = append(g.series, record.RefSeries{Ref: gr.first + chunks.HeadSeriesRef(k), Labels: ls})
+		g.series = append(g.series, record.RefSeries{Ref: gr.ref(k), Labels: ls})
 	}
 }
 

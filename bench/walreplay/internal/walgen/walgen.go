@@ -64,6 +64,21 @@ type Options struct {
 	// OutOfOrder is the share of the floats, 0 to 1, that arrive late by
 	// lateScrapes scrapes. They are in the log of out-of-order samples too.
 	OutOfOrder float64
+	// Explosion is how many series begin at each scrape, each with a label value
+	// of its own, to be scraped twice: a label that should not be one.
+	Explosion int
+	// Oddities is the share of the series, 0 to 1, to which each of these happens
+	// once: a part of its time is deleted, twice; it gets metadata, which change; it
+	// falls as a counter that was reset. And the share of the groups of series that
+	// are logged again under other references, as after a compaction with a late
+	// scrape.
+	Oddities float64
+	// RefStep is how far apart the references of series are that are scraped
+	// together; 0 is 1. Those between belong to series that are gone.
+	RefStep int
+	// StartTimes writes records with the start times of the samples, as Prometheus
+	// does with the feature st-storage.
+	StartTimes bool
 	// Progress gets the number of samples as they are written. May be nil.
 	Progress *progress.Line
 	// ChunksProgress begins the progress of MmappedChunks, in segments. May be
@@ -82,6 +97,10 @@ type Stats struct {
 	Histograms   int // of Samples, native ones
 	OutOfOrder   int // of Samples, late ones; they are in the WBL as well
 	Exemplars    int
+	Tombstones   int // intervals
+	Duplicates   int // references of series that were logged again
+	Metadata     int
+	Resets       int // series that fell
 	Records      int // in the WAL, without those that a checkpoint replaced
 	Segments     int
 	Bytes        int64 // of the WAL, its checkpoint included
@@ -102,6 +121,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("samples per record must be 0 or more, got %d", o.SamplesPerRecord)
 	case o.SegmentSize < 0 || o.SegmentSize%(32<<10) != 0:
 		return fmt.Errorf("segment size must be a multiple of 32KiB, got %d bytes", o.SegmentSize)
+	case o.Explosion < 0:
+		return fmt.Errorf("series of an explosion must be 0 or more, got %d", o.Explosion)
+	case o.RefStep < 0 || o.RefStep > 1<<20:
+		return fmt.Errorf("references must be from 1 to %d apart, got %d", 1<<20, o.RefStep)
 	case o.CheckpointScrapes < 0:
 		return fmt.Errorf("scrapes of the checkpoint must be 0 or more, got %d", o.CheckpointScrapes)
 	case !slices.Contains(compression.Types(), o.Compression):
@@ -110,7 +133,7 @@ func (o *Options) validate() error {
 	for _, share := range []struct {
 		of    string
 		value float64
-	}{{"native histograms", o.NativeHistograms}, {"exemplars", o.Exemplars}, {"out-of-order samples", o.OutOfOrder}} {
+	}{{"native histograms", o.NativeHistograms}, {"exemplars", o.Exemplars}, {"out-of-order samples", o.OutOfOrder}, {"oddities", o.Oddities}} {
 		if !(share.value >= 0 && share.value <= 1) {
 			return fmt.Errorf("the share of %s must be from 0 to 1, got %v", share.of, share.value)
 		}
@@ -154,7 +177,7 @@ func Generate(ctx context.Context, o Options) (stats Stats, err error) {
 	if o.ChunksProgress != nil {
 		p = o.ChunksProgress(g.stats.Segments)
 	}
-	g.stats.MmappedChunks, err = mmapChunks(ctx, o, p)
+	g.stats.MmappedChunks, err = mmapChunks(ctx, o, g.firsts, p)
 	return g.stats, err
 }
 

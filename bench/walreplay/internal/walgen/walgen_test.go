@@ -221,6 +221,9 @@ func TestOptionsOutOfRangeAreRefusedAndNothingIsWritten(t *testing.T) {
 		{"negative checkpoint", func(o *Options) { o.CheckpointScrapes = -1 }, "scrapes of the checkpoint must be 0 or more, got -1"},
 		{"more than all are native", func(o *Options) { o.NativeHistograms = 1.5 }, "the share of native histograms must be from 0 to 1, got 1.5"},
 		{"no share", func(o *Options) { o.OutOfOrder = math.NaN() }, "the share of out-of-order samples must be from 0 to 1, got NaN"},
+		{"no explosion", func(o *Options) { o.Explosion = -1 }, "series of an explosion must be 0 or more, got -1"},
+		{"references that are no distance apart", func(o *Options) { o.RefStep = -1 }, "references must be from 1 to 1048576 apart, got -1"},
+		{"more than all are odd", func(o *Options) { o.Oddities = 2 }, "the share of oddities must be from 0 to 1, got 2"},
 		{"negative churn", func(o *Options) { o.Churn = -1 }, "churn must be from 0 to 3600 per hour, got -1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -383,6 +386,80 @@ func TestSameOptionsWriteTheSameBytesInEveryFile(t *testing.T) {
 	for name := range first {
 		require.True(t, first[name] == again[name], name) //nolint:testifylint // Equal would print megabytes.
 	}
+}
+
+func TestAnExplosionIsOfSeriesThatAreScrapedTwice(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "data"))
+	o.Series, o.Scrapes, o.Explosion, o.RefStep = 5, 4, 100, 12
+	stats := generate(t, o)
+	require.Equal(t, 405, stats.Series)
+	scraped, values := map[uint64]int{}, map[string]bool{}
+	records(t, o.Dir, func(dec *record.Decoder, rec []byte) {
+		switch dec.Type(rec) {
+		case record.Series:
+			series, err := dec.Series(rec, nil)
+			require.NoError(t, err)
+			for _, s := range series {
+				require.EqualValues(t, 1, s.Ref%12)
+				if v := s.Labels.Get("request_id"); v != "" {
+					values[v] = true
+				}
+			}
+		case record.Samples:
+			samples, err := dec.Samples(rec, nil)
+			require.NoError(t, err)
+			for _, s := range samples {
+				scraped[uint64(s.Ref)]++
+			}
+		}
+	})
+	require.Len(t, values, 400)
+	twice := 0
+	for _, n := range scraped {
+		if n == 2 {
+			twice++
+		}
+	}
+	require.Equal(t, 300, twice, "all but those of the last scrape")
+}
+
+func TestOddThingsHappenToTheShareOfSeriesThatWasAskedFor(t *testing.T) {
+	o := full(filepath.Join(t.TempDir(), "data"))
+	o.Oddities, o.StartTimes, o.CheckpointScrapes = 0.1, true, 0
+	stats := generate(t, o)
+	for name, n := range map[string]int{"deletions": stats.Tombstones, "duplicates": stats.Duplicates, "metadata": stats.Metadata, "resets": stats.Resets} {
+		require.Greater(t, n, stats.Series/50, name)
+		require.Less(t, n, stats.Series/3, name)
+	}
+	found := map[record.Type]int{}
+	series := 0
+	records(t, o.Dir, func(dec *record.Decoder, rec []byte) {
+		switch typ := dec.Type(rec); typ {
+		case record.Tombstones:
+			stones, err := dec.Tombstones(rec, nil)
+			require.NoError(t, err)
+			found[typ] += len(stones)
+		case record.Metadata:
+			ms, err := dec.Metadata(rec, nil)
+			require.NoError(t, err)
+			found[typ] += len(ms)
+		case record.Series:
+			rs, err := dec.Series(rec, nil)
+			require.NoError(t, err)
+			series += len(rs)
+		case record.SamplesV2:
+			found[typ]++
+		}
+	})
+	require.Equal(t, stats.Tombstones, found[record.Tombstones])
+	require.Equal(t, stats.Metadata, found[record.Metadata])
+	require.Positive(t, found[record.SamplesV2])
+	require.Greater(t, series, stats.Duplicates)
+	// Upstream takes them all.
+	db, err := tsdb.Open(o.Dir, promslog.NewNopLogger(), nil, tsdb.DefaultOptions(), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, stats.Series, db.Head().NumSeries())
+	require.NoError(t, db.Close())
 }
 
 func TestNativeHistogramsAreValidAndNeverFall(t *testing.T) {
