@@ -9,7 +9,9 @@
     guard: 'job="promguard"',
     prometheus: 'job=~"(.+[-/])?prometheus(-k8s)?"',
     apiserver: 'job="apiserver"',
-    etcd: 'job=~"etcd|kube-etcd"',
+    // Every job that is called after etcd: one of others' etcds is told of, too,
+    // where it is scraped.
+    etcd: 'job=~".*etcd.*"',
     ksm: 'job="kube-state-metrics"',
     // Of kube-state-metrics' targets those that know objects: not its own metrics.
     ksmUp: 'job="kube-state-metrics", endpoint!="https-self"',

@@ -1,6 +1,7 @@
 function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
   local a = c.apiserver, e = c.etcd, n = (import '../lib/records.libsonnet')(c);
+  local etcd = (import '../lib/etcd.libsonnet')(e);
   {
     name: 'promguard-control-plane',
     rules: [
@@ -62,15 +63,32 @@ function(c)
         'EtcdNoQuorum',
         'critical',
         '3m',
+        // Of the clusters of etcd in a job the one that is worst off.
         |||
-          (
-            count by (job) (up{%(e)s} == 1 and on (job, instance) etcd_server_has_leader{%(e)s} == 1)
-            or 0 * count by (job) (up{%(e)s})
+          min by (job) (
+            %(answering)s
+            < (%(members)s + 1) / 2
           )
-          < (count by (job) (up{%(e)s}) + 1) / 2
-        ||| % { e: e },
+        ||| % { answering: etcd.answering, members: etcd.members },
         'etcd has no quorum.',
-        '{{ $value }} members of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to the cluster.',
+        '{{ $value }} members of an etcd of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to it.',
+      ),
+      alert(
+        'EtcdMemberDown',
+        'warning',
+        '5m',
+        // Of a member that is not found any more there is no up; of one whose peers
+        // are not exported there is nothing else.
+        |||
+          max by (job) (
+            %(members)s
+            - %(answering)s
+            > 0
+          )
+          or count by (job) (up{%(e)s} == 0 and on (job, instance) last_over_time(etcd_server_has_leader{%(e)s}[1d]))
+        ||| % { answering: etcd.answering, members: etcd.members, e: e },
+        'A member of etcd is down.',
+        '{{ $value }} members of an etcd of {{ $labels.job }} do not answer or have no leader: the others have to bear what comes.',
       ),
       alert(
         'EtcdSlowForAPIServers',
