@@ -77,6 +77,11 @@ test-mixin: # Uncached: go test does not notice changes of files outside its mod
 test-deploy:
 	cd tools/deploy && go vet ./... && go test -count=1 ./...
 
+## test-mutants: every threshold of every alert, shifted by half, fails a unit test
+.PHONY: test-mutants
+test-mutants: build
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_MUTANTS=1 go test -count=1 ./test -run TestEveryThreshold
+
 ## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
 .PHONY: deploy-render
 deploy-render:

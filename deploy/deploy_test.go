@@ -365,6 +365,7 @@ func TestRunbooksAskPrometheusWhatItHas(t *testing.T) {
 func TestInhibitionNamesAlertsThatThereAre(t *testing.T) {
 	have := map[string]bool{
 		"KubeAPIErrorBudgetBurn": true, "KubeNodeNotReady": true, "KubeNodeUnreachable": true,
+		"KubePersistentVolumeFillingUp": true, "PrometheusTSDBCompactionsFailing": true,
 	}
 	for _, a := range alerts(t) {
 		have[a.Alert] = true
@@ -422,7 +423,11 @@ func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {
 	for _, a := range alerts(t) {
 		require.True(t, fires[a.Alert], "no test in which %s fires", a.Alert)
 		require.True(t, silent[a.Alert], "no test in which %s does not fire", a.Alert)
+		delete(fires, a.Alert)
+		delete(silent, a.Alert)
 	}
+	require.Empty(t, fires, "tests of alerts that there are not")
+	require.Empty(t, silent, "tests of alerts that there are not")
 }
 
 func TestTheScrapeClassIsThatOfTheRecommendedProfile(t *testing.T) {

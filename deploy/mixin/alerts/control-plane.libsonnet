@@ -52,6 +52,47 @@ function(c)
         '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, half as much again as half an hour ago.',
       ),
       alert(
+        'KubeAPIServerMemoryGrows',
+        'warning',
+        '30m',
+        // Means of an hour: lists come and go. Without Nodes for its servers, as where
+        // a provider runs them, only growth is known.
+        |||
+          process_resident_memory_bytes{%(a)s} > %(large)d * 2^30
+          and on (instance) avg_over_time(process_resident_memory_bytes{%(a)s}[1h])
+            > 1.15 * avg_over_time(process_resident_memory_bytes{%(a)s}[1h] offset 6h)
+          and on (instance) changes(process_start_time_seconds{%(a)s}[8h]) == 0
+          or process_resident_memory_bytes{%(a)s}
+          and on (instance) (
+            label_replace(process_resident_memory_bytes{%(a)s}, "internal_ip", "$1", "instance", "\\[?(.+?)]?:[0-9]+")
+              > on (internal_ip) group_left () 0.8 * max by (internal_ip) (
+                max by (node, internal_ip) (kube_node_info{%(s)s})
+                  * on (node) group_left () max by (node) (kube_node_status_capacity{%(s)s, resource="memory"})
+              )
+          )
+        ||| % { a: a, s: c.ksm, large: c.apiserverGiB },
+        'An API server will run out of memory.',
+        '{{ $labels.instance }} holds {{ $value | humanize1024 }}B: four fifths of what its node has, or a seventh more than six hours ago.',
+      ),
+      alert(
+        'KubeAPIServerDown',
+        'warning',
+        '10m',
+        // One that is dead is no endpoint of its Service any more, and so no target: as
+        // many as there were for most of the day. One more during an upgrade is none.
+        'sum(up{%(a)s}) < quantile_over_time(0.5, sum(up{%(a)s})[1d:5m])' % { a: a },
+        'An API server is down.',
+        '{{ $value }} API servers answer, fewer than for most of the day: the others have its clients.',
+      ),
+      alert(
+        'KubeAPIServerWatchTraffic',
+        'warning',
+        '10m',
+        'sum by (kind, resource) (rate(apiserver_watch_events_sizes_sum{%s}[5m])) > %d' % [a, c.watchBytes],
+        'API servers are busy with watches.',
+        '{{ $value | humanize }}B per second of {{ $labels.kind }}{{ $labels.resource }} are sent to those that watch them.',
+      ),
+      alert(
         'KubeAPIServerListsFromEtcd',
         'warning',
         '15m',
@@ -67,7 +108,7 @@ function(c)
         |||
           min by (job) (
             %(answering)s
-            < (%(members)s + 1) / 2
+            <= 0.5 * %(members)s
           )
         ||| % { answering: etcd.answering, members: etcd.members },
         'etcd has no quorum.',
