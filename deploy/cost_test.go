@@ -245,7 +245,7 @@ func panels(t *testing.T, rateInterval string) []asks {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	variables := strings.NewReplacer("$__rate_interval", rateInterval,
-		"$direction", "internet-out", "$team", "t0", "$namespace", "ns0", "$node", "n0", "$instance", ".*", "$pod", ".*")
+		"$cluster", "", "$direction", "internet-out", "$team", "t0", "$namespace", "ns0", "$node", "n0", "$instance", ".*", "$pod", ".*")
 	var all []asks
 	for _, file := range files {
 		var dashboard struct {

@@ -107,6 +107,35 @@ func TestNoQueryLosesAnythingToTheRecommendedDropRules(t *testing.T) {
 	}
 }
 
+// Behind Thanos there are several clusters, whose series differ by one label.
+func TestEveryDashboardReadsOneCluster(t *testing.T) {
+	ofCluster := func(e source.Expression, matchers []*labels.Matcher) {
+		require.True(t, slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }),
+			"%s: %s: %s", e.File, e.Place, e.Text)
+		require.Contains(t, e.Text, `cluster="$cluster"`)
+	}
+	choices := 0
+	for _, e := range source.Dashboards(dashboards).Expressions {
+		switch {
+		case e.Listing != nil && strings.HasSuffix(e.Text, ", cluster)"):
+			choices++
+		case e.Listing != nil:
+			ofCluster(e, e.Listing.Matchers)
+		}
+		for _, q := range e.Queries {
+			parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+				if s, ok := n.(*parser.VectorSelector); ok {
+					ofCluster(e, s.LabelMatchers)
+				}
+				return nil
+			})
+		}
+	}
+	files, err := filepath.Glob(dashboards + "/*.json")
+	require.NoError(t, err)
+	require.Len(t, files, choices)
+}
+
 // known returns the names of metrics that may be read, by who exports them.
 func known(t *testing.T) map[string][]string {
 	t.Helper()

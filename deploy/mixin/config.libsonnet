@@ -6,6 +6,7 @@
 
     // Which series are whose: the jobs of kube-prometheus, of the chart
     // kube-prometheus-stack under any release name, and of plain configurations.
+    scraped: 'job=~".+"',
     guard: 'job="promguard"',
     prometheus: 'job=~"(.+[-/])?prometheus(-k8s)?"',
     // Its volumes, as the operator calls them.
@@ -22,6 +23,11 @@
     kubelet: 'job="kubelet", metrics_path="/metrics/cadvisor"',
     kubeletOwn: 'job="kubelet", metrics_path="/metrics"',
     dcgm: 'job=~"(nvidia-)?dcgm-exporter"',
+
+    // Those of them that dashboards keep to one cluster, and the label that the
+    // clusters behind one data source are told apart by.
+    selectors:: ['scraped', 'guard', 'prometheus', 'apiserver', 'etcd', 'ksm', 'scheduler', 'kubelet', 'dcgm'],
+    clusterLabel: 'cluster',
 
     // Interfaces of pods, by the names that container runtimes and Multus give them.
     // Pods on the network of their host have all of the node's, most of the series.
