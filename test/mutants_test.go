@@ -14,40 +14,41 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
 
-// Thresholds that no unit test holds, by their alert and place, with the reason.
-var unheld = map[string]string{}
-
 // A unit test of an alert that passes with half a threshold, or with half as much
-// again, does not hold it.
+// again, does not hold it; nor how long an alert waits.
 func TestEveryThresholdIsHeldByAUnitTest(t *testing.T) {
 	if os.Getenv("PROMGUARD_MUTANTS") == "" {
 		t.Skip("takes a minute or two: make test-mutants")
 	}
 	rules, tests := alertRules(t), alertTests(t)
-	seen := map[string]bool{}
+	fails := func(place string, factor float64, alert map[string]any, field, shifted string) {
+		t.Run(fmt.Sprintf("%s times %g", place, factor), func(t *testing.T) {
+			t.Parallel()
+			mutant := maps.Clone(alert)
+			mutant[field] = shifted
+			out, err := unitTests(t, rules, tests, mutant)
+			require.Error(t, err, "no unit test fails with %s\n%s", shifted, out)
+		})
+	}
 	for _, alert := range alerts(rules) {
-		expr := alert["expr"].(string)
-		for i, n := range thresholds(t, expr) {
-			place := fmt.Sprintf("%s: %d: %s", alert["alert"], i, expr[n.start:n.end])
-			seen[place] = true
-			for _, factor := range []float64{0.5, 1.5} {
-				t.Run(fmt.Sprintf("%s times %g", place, factor), func(t *testing.T) {
-					t.Parallel()
-					shifted := maps.Clone(alert)
-					shifted["expr"] = expr[:n.start] + strconv.FormatFloat(n.value*factor, 'f', -1, 64) + expr[n.end:]
-					out, err := unitTests(t, rules, tests, shifted)
-					require.Equal(t, unheld[place] == "", err != nil, "no unit test fails with %s\n%s", shifted["expr"], out)
-				})
+		expr, name := alert["expr"].(string), alert["alert"].(string)
+		wait, err := model.ParseDuration(alert["for"].(string))
+		require.NoError(t, err)
+		for _, factor := range []float64{0.5, 1.5} {
+			for i, n := range thresholds(t, expr) {
+				place := fmt.Sprintf("%s: %d: %s", name, i, expr[n.start:n.end])
+				fails(place, factor, alert, "expr", expr[:n.start]+strconv.FormatFloat(n.value*factor, 'f', -1, 64)+expr[n.end:])
+			}
+			if wait > 0 {
+				fails(name+": for", factor, alert, "for", model.Duration(float64(wait)*factor).String())
 			}
 		}
-	}
-	for place := range unheld {
-		require.True(t, seen[place], "%s is no threshold", place)
 	}
 }
 
