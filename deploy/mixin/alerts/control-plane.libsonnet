@@ -2,6 +2,7 @@ function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
   local a = c.apiserver, e = c.etcd, n = (import '../lib/records.libsonnet')(c);
   local etcd = (import '../lib/etcd.libsonnet')(e);
+  local seen = '(up{%(e)s} and on (job, instance) last_over_time(etcd_server_has_leader{%(e)s}[1d]))' % { e: e };
   {
     name: 'promguard-control-plane',
     rules: [
@@ -104,13 +105,17 @@ function(c)
         'EtcdNoQuorum',
         'critical',
         '3m',
-        // Of the clusters of etcd in a job the one that is worst off.
+        // Of the clusters of etcd in a job the one that is worst off. Where it is not
+        // exported who knows whom, a job is taken for one.
         |||
           min by (job) (
             %(answering)s
             <= 0.5 * %(members)s
           )
-        ||| % { answering: etcd.answering, members: etcd.members },
+          or (count by (job) (etcd_server_has_leader{%(e)s} == 1) or 0 * count by (job) (%(seen)s))
+            <= 0.5 * count by (job) (%(seen)s)
+            unless on (job) last_over_time(etcd_network_known_peers{%(e)s}[1d])
+        ||| % { answering: etcd.answering, members: etcd.members, e: e, seen: seen },
         'etcd has no quorum.',
         '{{ $value }} members of an etcd of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to it.',
       ),
@@ -126,8 +131,8 @@ function(c)
             - %(answering)s
             > 0
           )
-          or count by (job) (up{%(e)s} == 0 and on (job, instance) last_over_time(etcd_server_has_leader{%(e)s}[1d]))
-        ||| % { answering: etcd.answering, members: etcd.members, e: e },
+          or count by (job) (%(seen)s == 0)
+        ||| % { answering: etcd.answering, members: etcd.members, seen: seen },
         'A member of etcd is down.',
         '{{ $value }} members of an etcd of {{ $labels.job }} do not answer or have no leader: the others have to bear what comes.',
       ),
