@@ -74,6 +74,11 @@ test-mixin: # Uncached: go test does not notice changes of files outside its mod
 test-deploy:
 	cd tools/deploy && go vet ./... && go test -count=1 ./...
 
+## test-alert-mutants: every threshold of every alert, shifted by half, fails a unit test
+.PHONY: test-alert-mutants
+test-alert-mutants: build
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_MUTANTS=1 go test -count=1 ./test -run TestEveryThreshold
+
 ## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
 .PHONY: deploy-render
 deploy-render:
@@ -141,9 +146,9 @@ test-rules-fuzz:
 	PROMGUARD_RULES_EXPRESSIONS=$(RULES_FUZZ_EXPRESSIONS) PROMGUARD_RULES_SEED=$(RULES_FUZZ_FIRST) \
 		go test -count=1 -timeout 120m -v ./internal/rulecheck -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
 
-## test-mutants: bugs put into the replay, one after the other, are all caught by walreplay verify; ten minutes
-.PHONY: test-mutants
-test-mutants: patches-apply
+## test-replay-mutants: bugs put into the replay, one after the other, are all caught by walreplay verify; ten minutes
+.PHONY: test-replay-mutants
+test-replay-mutants: patches-apply
 	PROMGUARD_MUTANTS='$(CURDIR)/$(TREE)' go test -count=1 -timeout 60m -v ./bench/walreplay -run TestMutants
 
 ## patches-apply: make build/prometheus from the pinned module, the new files and the patches

@@ -109,6 +109,9 @@ func newCluster(from, to time.Time) *cluster {
 	pod := func(node, namespace, name string, host bool) {
 		c.add("kube_pod_info", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "node", node, "host_network", strconv.FormatBool(host))
 		c.add("kube_pod_status_phase", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "phase", "Running")
+		for i := range 2 {
+			c.add("kube_pod_container_status_restarts_total", "job", "kube-state-metrics", "namespace", namespace, "pod", name, "uid", name, "container", itoa(i))
+		}
 		for i := range 10 {
 			if i > 0 && !host {
 				break
@@ -146,14 +149,22 @@ func newCluster(from, to time.Time) *cluster {
 				c.add("kube_node_status_condition", "job", "kube-state-metrics", "node", node, "condition", condition, "status", status)
 			}
 		}
-		c.add("kube_node_info", "job", "kube-state-metrics", "node", node, "kubelet_version", "v1")
+		c.add("kube_node_info", "job", "kube-state-metrics", "node", node, "kubelet_version", "v1", "internal_ip", node)
+		c.add("up", "job", "kubelet", "metrics_path", "/metrics/cadvisor", "instance", node)
+		c.add("up", "job", "node-exporter", "instance", node)
+		for _, operation := range []string{"run_podsandbox", "start_container", "list_containers"} {
+			for _, metric := range []string{"kubelet_runtime_operations_total", "kubelet_runtime_operations_errors_total"} {
+				c.add(metric, "job", "kubelet", "metrics_path", "/metrics", "instance", node, "operation_type", operation)
+			}
+		}
 		c.add("kube_node_created", "job", "kube-state-metrics", "node", node)
 		c.add("kube_node_spec_unschedulable", "job", "kube-state-metrics", "node", node)
-		for _, key := range []string{"gpu", "pool", "cordoned"} {
+		for _, key := range []string{"gpu", "pool", "cordoned", "team", "preflight"} {
 			c.add("kube_node_spec_taint", "job", "kube-state-metrics", "node", node, "key", key, "effect", "NoSchedule")
 		}
 		for _, metric := range []string{"kube_node_status_capacity", "kube_node_status_allocatable"} {
 			c.add(metric, "job", "kube-state-metrics", "node", node, "resource", "nvidia_com_gpu")
+			c.add(metric, "job", "kube-state-metrics", "node", node, "resource", "memory")
 		}
 		for j := range 6 {
 			for _, metric := range []string{"scrape_samples_scraped", "scrape_samples_post_metric_relabeling", "scrape_series_added"} {
@@ -234,7 +245,7 @@ func panels(t *testing.T, rateInterval string) []asks {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	variables := strings.NewReplacer("$__rate_interval", rateInterval,
-		"$direction", "internet-out", "$team", "t0", "$namespace", "ns0", "$node", "n0", "$instance", ".*", "$pod", ".*")
+		"$cluster", "", "$direction", "internet-out", "$team", "t0", "$namespace", "ns0", "$node", "n0", "$instance", ".*", "$pod", ".*")
 	var all []asks
 	for _, file := range files {
 		var dashboard struct {

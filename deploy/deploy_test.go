@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"maps"
 	"os"
@@ -104,6 +105,35 @@ func TestNoQueryLosesAnythingToTheRecommendedDropRules(t *testing.T) {
 		require.Contains(t, []rulecheck.Verdict{rulecheck.Invisible, rulecheck.Thinned}, r.Verdict,
 			"%s: %s: %s", r.Expression.File, r.Expression.Place, r.Expression.Text)
 	}
+}
+
+// Behind Thanos there are several clusters, whose series differ by one label.
+func TestEveryDashboardReadsOneCluster(t *testing.T) {
+	ofCluster := func(e source.Expression, matchers []*labels.Matcher) {
+		require.True(t, slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }),
+			"%s: %s: %s", e.File, e.Place, e.Text)
+		require.Contains(t, e.Text, `cluster="$cluster"`)
+	}
+	choices := 0
+	for _, e := range source.Dashboards(dashboards).Expressions {
+		switch {
+		case e.Listing != nil && strings.HasSuffix(e.Text, ", cluster)"):
+			choices++
+		case e.Listing != nil:
+			ofCluster(e, e.Listing.Matchers)
+		}
+		for _, q := range e.Queries {
+			parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+				if s, ok := n.(*parser.VectorSelector); ok {
+					ofCluster(e, s.LabelMatchers)
+				}
+				return nil
+			})
+		}
+	}
+	files, err := filepath.Glob(dashboards + "/*.json")
+	require.NoError(t, err)
+	require.Len(t, files, choices)
 }
 
 // known returns the names of metrics that may be read, by who exports them.
@@ -288,10 +318,83 @@ func blocks(t *testing.T, file, language string) []string {
 	return found
 }
 
+// What a runbook must not have pasted into a cluster of thousands of nodes that is in
+// trouble, and what it costs there.
+var hurts = []struct{ command, unless, example, cost string }{
+	{`etcdctl.* get .*--prefix`, `--count-only`, "etcdctl get /registry --prefix --keys-only | wc -l", "the member reads all of it into memory"},
+	{`etcdctl.* compact`, "", `etcdctl compact "$rev"`, "every watch that is older lists anew, all at once"},
+	{`etcdctl.* --cluster`, "", "etcdctl defrag --cluster", "all members at once; and without a quorum nobody knows them"},
+	{`etcdctl.* (defrag|move-leader)`, `--endpoints=https://[A-Z]+:2379 `, "etcdctl --command-timeout=5m defrag", "all members of ETCDCTL_ENDPOINTS, one right after the other"},
+	{`etcdctl.* check perf`, "", "etcdctl check perf", "writes as much as it can for a minute"},
+	{`\bfio\b`, "", "fio --directory=/var/lib/etcd --fdatasync=1", "its fsyncs are ahead of etcd's"},
+	{`kubectl.* get .*(-A|--all-namespaces)\b`, "", "kubectl get pods -A -o wide | grep 10.0.0.1", "all objects of the kind are read from etcd"},
+	{`kubectl.* get (nodes|no)\b`, "", "kubectl get nodes -o json", "150 MB and more: nodes are read by name, or asked of Prometheus"},
+	{`kubectl.* get volumeattachments`, "", "kubectl get volumeattachments", "one for each volume of the cluster"},
+	{`kubectl.* describe (node|no)\b`, "", "kubectl describe node NODE", "lists the pods of all nodes"},
+	{`kubectl -n kube-system .*-l `, "", "kubectl -n kube-system logs -l component=etcd", "reads the pods of every daemon on every node"},
+	{`kubectl.* (-w|--watch)\b`, "", "kubectl get pods -w", "a watch more"},
+}
+
+func TestNoRunbookHurtsAClusterInTrouble(t *testing.T) {
+	var lines []string
+	for _, block := range blocks(t, "../docs/alerts.md", "sh") {
+		lines = append(lines, strings.Split(block, "\n")...)
+	}
+	for _, h := range hurts {
+		command, unless := regexp.MustCompile(h.command), regexp.MustCompile(cmp.Or(h.unless, `$^`))
+		hurts := func(line string) bool { return command.MatchString(line) && !unless.MatchString(line) }
+		require.True(t, hurts(h.example), "%s is not %s", h.example, h.command)
+		for _, line := range lines {
+			require.False(t, hurts(line), "%s: %s", line, h.cost)
+		}
+	}
+}
+
+// What changes something is pasted by itself, after what merely looks.
+func TestARunbookChangesNothingInABlockThatLooks(t *testing.T) {
+	changes := regexp.MustCompile(`kubectl.* (drain|delete|patch|scale|rollout restart) |etcdctl.* (defrag|disarm|move-leader|remove)\b|-X DELETE|--gpu-reset`)
+	changing := 0
+	for _, block := range blocks(t, "../docs/alerts.md", "sh") {
+		if changes.MatchString(block) {
+			changing++
+			first, _, _ := strings.Cut(block, "\n")
+			require.Regexp(t, changes, first, "%s", block)
+		}
+	}
+	require.NotZero(t, changing)
+}
+
+func TestRunbooksAskPrometheusWhatItHas(t *testing.T) {
+	have := map[string]bool{}
+	for _, names := range known(t) {
+		for _, n := range names {
+			have[n] = true
+		}
+	}
+	for _, r := range allRules(t) {
+		have[r.Record] = true
+	}
+	text, err := os.ReadFile("../docs/alerts.md")
+	require.NoError(t, err)
+	asked := regexp.MustCompile(`\bask '([^']*)'`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, asked)
+	for _, a := range asked {
+		q, err := parser.NewParser(parser.Options{}).ParseExpr(a[1])
+		require.NoError(t, err, a[1])
+		parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+			if s, ok := n.(*parser.VectorSelector); ok {
+				require.True(t, have[name(s.LabelMatchers)], "%s: %s", a[1], name(s.LabelMatchers))
+			}
+			return nil
+		})
+	}
+}
+
 // Those of kube-prometheus are not looked up.
 func TestInhibitionNamesAlertsThatThereAre(t *testing.T) {
 	have := map[string]bool{
 		"KubeAPIErrorBudgetBurn": true, "KubeNodeNotReady": true, "KubeNodeUnreachable": true,
+		"KubePersistentVolumeFillingUp": true, "PrometheusTSDBCompactionsFailing": true,
 	}
 	for _, a := range alerts(t) {
 		have[a.Alert] = true
@@ -349,7 +452,11 @@ func TestEveryAlertIsTestedToFireAndNotToFire(t *testing.T) {
 	for _, a := range alerts(t) {
 		require.True(t, fires[a.Alert], "no test in which %s fires", a.Alert)
 		require.True(t, silent[a.Alert], "no test in which %s does not fire", a.Alert)
+		delete(fires, a.Alert)
+		delete(silent, a.Alert)
 	}
+	require.Empty(t, fires, "tests of alerts that there are not")
+	require.Empty(t, silent, "tests of alerts that there are not")
 }
 
 func TestTheScrapeClassIsThatOfTheRecommendedProfile(t *testing.T) {

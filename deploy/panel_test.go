@@ -31,6 +31,12 @@ func TestPanelsSayWhatIs(t *testing.T) {
 			map[string]float64{"{}": 0},
 		},
 		{
+			"another cluster behind the same data source does not count", "promguard-gpu.json: GPUs",
+			`DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", Hostname="a", gpu="0"} 50x30
+			DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", cluster="other", Hostname="b", gpu="0"} 50x30`,
+			map[string]float64{"{}": 1},
+		},
+		{
 			"an election is one, though each member counts it", "promguard-etcd.json: Leader changes",
 			`etcd_server_leader_changes_seen_total{job="etcd", instance="a"} 3x15 4x15
 			etcd_server_leader_changes_seen_total{job="etcd", instance="b"} 3x15 4x15

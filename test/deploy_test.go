@@ -117,13 +117,11 @@ func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughTheGuard(t *testing.T)
 }
 
 func TestAlertsPassTheirUnitTests(t *testing.T) {
-	files, err := filepath.Glob(deployments + "mixin/tests/*.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel() // Each minute of each test evaluates all rules.
-			out, err := exec.Command(binary(t, "promtool"), "test", "rules", file).CombinedOutput()
+	rules, tests := alertRules(t), alertTests(t)
+	for _, alert := range alerts(rules) {
+		t.Run(alert["alert"].(string), func(t *testing.T) {
+			t.Parallel()
+			out, err := unitTests(t, rules, tests, alert)
 			require.NoError(t, err, "%s", out)
 		})
 	}

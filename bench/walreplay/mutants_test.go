@@ -76,11 +76,11 @@ var mutants = []struct{ name, file, old, bug string }{
 }
 
 // TestMutantsOfTheReplayAreCaught builds the patched Prometheus with each bug and
-// verifies it. Builds take a minute, so it runs in make test-mutants alone.
+// verifies it. Builds take a minute, so it runs in make test-replay-mutants alone.
 func TestMutantsOfTheReplayAreCaught(t *testing.T) {
 	tree := os.Getenv("PROMGUARD_MUTANTS")
 	if tree == "" {
-		t.Skip("PROMGUARD_MUTANTS names no patched tree; make test-mutants does")
+		t.Skip("PROMGUARD_MUTANTS names no patched tree; make test-replay-mutants does")
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, execute(t.Context(), []string{

@@ -1,20 +1,24 @@
 // promguard's mixin: dashboards by file name, recording rules, and alerts.
 (import 'config.libsonnet') + {
+  // Dashboards read one cluster, which is none where there is but one: then no series
+  // has such a label.
+  local ofCluster = (import 'lib/cluster.libsonnet')($._config),
+  local dashboard(make) = ofCluster.dashboard(make(ofCluster.config)),
   local guarded(value, without) = if $._config.withGuard then value else without,
 
   grafanaDashboards+:: guarded({
-    'promguard-guard.json': (import 'dashboards/guard.libsonnet')($._config),
+    'promguard-guard.json': dashboard(import 'dashboards/guard.libsonnet'),
   }, {}) + {
-    'promguard-refusals.json': (import 'dashboards/refusals.libsonnet')($._config),
-    'promguard-queries.json': (import 'dashboards/queries.libsonnet')($._config),
-    'promguard-server.json': (import 'dashboards/server.libsonnet')($._config),
-    'promguard-drop-rules.json': (import 'dashboards/drop-rules.libsonnet')($._config),
-    'promguard-apiserver.json': (import 'dashboards/apiserver.libsonnet')($._config),
-    'promguard-etcd.json': (import 'dashboards/etcd.libsonnet')($._config),
-    'promguard-network.json': (import 'dashboards/network.libsonnet')($._config),
-    'promguard-gpu.json': (import 'dashboards/gpu.libsonnet')($._config),
-    'promguard-nodes.json': (import 'dashboards/nodes.libsonnet')($._config),
-    'promguard-scheduling.json': (import 'dashboards/scheduling.libsonnet')($._config),
+    'promguard-refusals.json': dashboard(import 'dashboards/refusals.libsonnet'),
+    'promguard-queries.json': dashboard(import 'dashboards/queries.libsonnet'),
+    'promguard-server.json': dashboard(import 'dashboards/server.libsonnet'),
+    'promguard-drop-rules.json': dashboard(import 'dashboards/drop-rules.libsonnet'),
+    'promguard-apiserver.json': dashboard(import 'dashboards/apiserver.libsonnet'),
+    'promguard-etcd.json': dashboard(import 'dashboards/etcd.libsonnet'),
+    'promguard-network.json': dashboard(import 'dashboards/network.libsonnet'),
+    'promguard-gpu.json': dashboard(import 'dashboards/gpu.libsonnet'),
+    'promguard-nodes.json': dashboard(import 'dashboards/nodes.libsonnet'),
+    'promguard-scheduling.json': dashboard(import 'dashboards/scheduling.libsonnet'),
   },
 
   prometheusRules+:: {

@@ -65,11 +65,33 @@ function(c)
       record(n.left, 'count(max by (node) (kube_node_info{%(s)s} offset 10m) unless on (node) kube_node_info{%(s)s}) or 0 * count(kube_node_info{%(s)s})' % { s: s }),
       record(n.conditions, 'sum by (condition, status) (max by (node, condition, status) (kube_node_status_condition{%s}))' % s),
       record(n.taints, 'sum by (key, effect) (max by (node, key, effect) (kube_node_spec_taint{%s}))' % s),
+      // Numbers alone: what a target's labels say of its node is configured. What is
+      // scraped nowhere is not meant to be.
+      record(n.unscraped, |||
+        label_replace(
+          sum(max by (node) (kube_node_status_condition{%(s)s, condition="Ready", status="true"})) - sum(max by (instance) (up{%(kubelet)s})),
+          "exporter", "kubelet", "", ""
+        )
+        or
+        sum by (exporter) (label_replace(max by (namespace, daemonset) (kube_daemonset_status_number_ready{%(s)s, daemonset=~".*%(exporters)s"}), "exporter", "$1", "daemonset", ".*?(%(exporters)s)"))
+          - sum by (exporter) (label_replace(max by (job, instance) (up{job=~".*%(exporters)s"}), "exporter", "$1", "job", ".*?(%(exporters)s)"))
+      ||| % { s: s, kubelet: c.kubelet, exporters: c.exporters }),
+      // Values of other taints may be as many as there are nodes: times, for example.
+      record(n.teamNodes, |||
+        count by (key, value) (
+          max by (node, key, value) (kube_node_spec_taint{%(s)s, %(team)s})
+          unless on (node) (
+            max by (node) (kube_node_spec_unschedulable{%(s)s}) == 1
+            or max by (node) (kube_node_status_condition{%(s)s, condition="Ready", status="true"}) == 0
+          )
+        )
+      ||| % { s: s, team: c.team }),
     ]),
     group('scheduling', [
       record(n.unschedulable, 'sum by (namespace) (max by (namespace, pod) (kube_pod_status_unschedulable{%s}))' % s),
       record(n.gangWaiting, gangs.waiting(c)),
       record(n.gangRunning, gangs.running(c)),
+      record(n.gangRestarts, gangs.restarts(c, n.gangRunning)),
       record(n.gangInPart, gangs.inPart(c, n.gangWaiting, n.gangRunning)),
     ]),
     group('apiservers', [

@@ -1,6 +1,8 @@
 function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
   local a = c.apiserver, e = c.etcd, n = (import '../lib/records.libsonnet')(c);
+  local etcd = (import '../lib/etcd.libsonnet')(e);
+  local seen = '(up{%(e)s} and on (job, instance) last_over_time(etcd_server_has_leader{%(e)s}[1d]))' % { e: e };
   {
     name: 'promguard-control-plane',
     rules: [
@@ -51,6 +53,47 @@ function(c)
         '{{ $labels.instance }} holds {{ $value | humanize1024 }}B, half as much again as half an hour ago.',
       ),
       alert(
+        'KubeAPIServerMemoryGrows',
+        'warning',
+        '30m',
+        // Means of an hour: lists come and go. Without Nodes for its servers, as where
+        // a provider runs them, only growth is known.
+        |||
+          process_resident_memory_bytes{%(a)s} > %(large)d * 2^30
+          and on (instance) avg_over_time(process_resident_memory_bytes{%(a)s}[1h])
+            > 1.15 * avg_over_time(process_resident_memory_bytes{%(a)s}[1h] offset 6h)
+          and on (instance) changes(process_start_time_seconds{%(a)s}[8h]) == 0
+          or process_resident_memory_bytes{%(a)s}
+          and on (instance) (
+            label_replace(process_resident_memory_bytes{%(a)s}, "internal_ip", "$1", "instance", "\\[?(.+?)]?:[0-9]+")
+              > on (internal_ip) group_left () 0.8 * max by (internal_ip) (
+                max by (node, internal_ip) (kube_node_info{%(s)s})
+                  * on (node) group_left () max by (node) (kube_node_status_capacity{%(s)s, resource="memory"})
+              )
+          )
+        ||| % { a: a, s: c.ksm, large: c.apiserverGiB },
+        'An API server will run out of memory.',
+        '{{ $labels.instance }} holds {{ $value | humanize1024 }}B: four fifths of what its node has, or a seventh more than six hours ago.',
+      ),
+      alert(
+        'KubeAPIServerDown',
+        'warning',
+        '10m',
+        // One that is dead is no endpoint of its Service any more, and so no target: as
+        // many as there were for most of the day. One more during an upgrade is none.
+        'sum(up{%(a)s}) < quantile_over_time(0.5, sum(up{%(a)s})[1d:5m])' % { a: a },
+        'An API server is down.',
+        '{{ $value }} API servers answer, fewer than for most of the day: the others have its clients.',
+      ),
+      alert(
+        'KubeAPIServerWatchTraffic',
+        'warning',
+        '10m',
+        'sum by (kind, resource) (rate(apiserver_watch_events_sizes_sum{%s}[5m])) > %d' % [a, c.watchBytes],
+        'API servers are busy with watches.',
+        '{{ $value | humanize }}B per second of {{ $labels.kind }}{{ $labels.resource }} are sent to those that watch them.',
+      ),
+      alert(
         'KubeAPIServerListsFromEtcd',
         'warning',
         '15m',
@@ -62,15 +105,36 @@ function(c)
         'EtcdNoQuorum',
         'critical',
         '3m',
+        // Of the clusters of etcd in a job the one that is worst off. Where it is not
+        // exported who knows whom, a job is taken for one.
         |||
-          (
-            count by (job) (up{%(e)s} == 1 and on (job, instance) etcd_server_has_leader{%(e)s} == 1)
-            or 0 * count by (job) (up{%(e)s})
+          min by (job) (
+            %(answering)s
+            <= 0.5 * %(members)s
           )
-          < (count by (job) (up{%(e)s}) + 1) / 2
-        ||| % { e: e },
+          or (count by (job) (etcd_server_has_leader{%(e)s} == 1) or 0 * count by (job) (%(seen)s))
+            <= 0.5 * count by (job) (%(seen)s)
+            unless on (job) last_over_time(etcd_network_known_peers{%(e)s}[1d])
+        ||| % { answering: etcd.answering, members: etcd.members, e: e, seen: seen },
         'etcd has no quorum.',
-        '{{ $value }} members of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to the cluster.',
+        '{{ $value }} members of an etcd of {{ $labels.job }} answer and have a leader, less than a majority: nothing can be written to it.',
+      ),
+      alert(
+        'EtcdMemberDown',
+        'warning',
+        '5m',
+        // Of a member that is not found any more there is no up; of one whose peers
+        // are not exported there is nothing else.
+        |||
+          max by (job) (
+            %(members)s
+            - %(answering)s
+            > 0
+          )
+          or count by (job) (%(seen)s == 0)
+        ||| % { answering: etcd.answering, members: etcd.members, seen: seen },
+        'A member of etcd is down.',
+        '{{ $value }} members of an etcd of {{ $labels.job }} do not answer or have no leader: the others have to bear what comes.',
       ),
       alert(
         'EtcdSlowForAPIServers',

@@ -51,7 +51,7 @@ function(c)
         'PromguardPoliciesDiffer',
         'warning',
         '30m',
-        'count(count_values("hash", promguard_config_hash{%s})) > 1' % s,
+        'count(count_values("hash", promguard_config_hash{%s})) >= 2' % s,
         'Guards have different policies.',
         'For half an hour guards have had {{ $value }} different policies: the same request is let through or refused by chance.',
       ),

@@ -24,8 +24,8 @@ function(c)
         '0s',
         |||
           %(joined)s > %(least)d
-          and %(joined)s > on () %(ratio)g * sum(%(nodes)s)
-        ||| % { joined: n.joined, nodes: n.nodes, least: c.burstNodes, ratio: c.burstRatio },
+          and %(joined)s > on () clamp_max(%(ratio)g * sum(%(nodes)s), %(most)d)
+        ||| % { joined: n.joined, nodes: n.nodes, least: c.burstNodes, ratio: c.burstRatio, most: c.burstMost },
         'Many nodes joined at once.',
         '{{ $value }} nodes were created within 10 minutes; daemons on each of them now list and watch.',
       ),
@@ -36,13 +36,76 @@ function(c)
         // A kube-state-metrics that is away, one shard of several too, takes its nodes with it.
         |||
           %(left)s > %(least)d
-          and %(left)s > on () %(ratio)g * sum(%(nodes)s offset 10m)
+          and %(left)s > on () clamp_max(%(ratio)g * sum(%(nodes)s offset 10m), %(most)d)
           unless on () count(up{%(up)s} == 0)
           and on () sum(up{%(up)s}) >= sum(up{%(up)s} offset 10m)
-          and on () count(kube_node_info{%(s)s})
-        ||| % { left: n.left, nodes: n.nodes, s: s, up: c.ksmUp, least: c.burstNodes, ratio: c.burstRatio },
+          and on () sum(%(nodes)s)
+        ||| % { left: n.left, nodes: n.nodes, up: c.ksmUp, least: c.burstNodes, ratio: c.burstRatio, most: c.burstMost },
         'Many nodes left at once.',
         '{{ $value }} nodes that were there 10 minutes ago are gone.',
+      ),
+      alert(
+        'NodesStuckInTaint',
+        'warning',
+        '5m',
+        |||
+          count by (key) (
+            max by (node, key) (kube_node_spec_taint{%(s)s, %(new)s})
+            and max by (node, key) (kube_node_spec_taint{%(s)s, %(new)s} offset 1h)
+            unless on (node) max by (node) (kube_node_spec_unschedulable{%(s)s}) == 1
+          )
+        ||| % { s: s, new: c.newNode },
+        'New nodes are not put to use.',
+        '{{ $value }} nodes have had the taint {{ $labels.key }}, which is to go when they are found to be good, for more than an hour.',
+      ),
+      alert(
+        'NodesNotScraped',
+        'warning',
+        '15m',
+        |||
+          %(unscraped)s > %(least)d
+          and %(unscraped)s > scalar(%(ratio)g * sum(%(nodes)s))
+        ||| % { unscraped: n.unscraped, nodes: n.nodes, least: c.burstNodes, ratio: c.notReadyRatio },
+        'Many nodes are not scraped.',
+        '{{ $value }} nodes have a {{ $labels.exporter }} that runs and is not scraped: nothing else will be said of them.',
+      ),
+      alert(
+        'TeamHasFewerNodes',
+        'warning',
+        '30m',
+        |||
+          (%(team)s or 0 * last_over_time(%(team)s[1d]))
+            < %(ratio)g * quantile_over_time(0.5, %(team)s[1d])
+          and on () sum(%(unschedulable)s) > 0
+        ||| % { team: n.teamNodes, ratio: c.teamRatio, unschedulable: n.unschedulable },
+        'A team has fewer nodes than it had.',
+        '{{ $value }} nodes with the taint {{ $labels.key }}={{ $labels.value }} can be used, fewer than for most of the day, and pods wait.',
+      ),
+      alert(
+        'AddressesRunOut',
+        'warning',
+        '10m',
+        // Who gives addresses to pods exports what it likes; that none is left shows in
+        // pods that cannot be started.
+        |||
+          label_replace(
+            max by (cidr) (kube_apiserver_clusterip_allocator_allocated_ips{%(a)s} / (kube_apiserver_clusterip_allocator_allocated_ips{%(a)s} + kube_apiserver_clusterip_allocator_available_ips{%(a)s})) > 0.9,
+            "what", "of the addresses of Services are in use ($1)", "cidr", "(.+)"
+          )
+          or label_replace(
+            max by (clusterCIDR) (node_ipam_controller_cidrset_usage_cidrs{%(m)s}) > 0.9,
+            "what", "of the ranges of nodes are in use ($1)", "clusterCIDR", "(.+)"
+          )
+          or label_replace(
+            sum(rate(kubelet_runtime_operations_errors_total{%(k)s, operation_type="run_podsandbox"}[10m]))
+              / sum(rate(kubelet_runtime_operations_total{%(k)s, operation_type="run_podsandbox"}[10m]))
+              > 0.2
+            and sum(rate(kubelet_runtime_operations_errors_total{%(k)s, operation_type="run_podsandbox"}[10m])) > 0.2,
+            "what", "of the starts of pods fail at their network", "", ""
+          )
+        ||| % { a: c.apiserver, m: c.controllerManager, k: c.kubeletOwn },
+        'Addresses run out.',
+        '{{ $value | humanizePercentage }} {{ $labels.what }}.',
       ),
       alert(
         'GPUXid',
@@ -115,8 +178,16 @@ function(c)
         'warning',
         '15m',
         n.gangInPart + ' > 0',
-        'A job holds nodes and cannot begin.',
+        'A gang holds nodes and cannot begin.',
         'Pods of {{ $labels.owner_kind }} {{ $labels.namespace }}/{{ $labels.owner_name }} that find no place while others of it run: {{ $value }}.',
+      ),
+      alert(
+        'GangRestarts',
+        'warning',
+        '0s',
+        '%s > %d' % [n.gangRestarts, c.gangRestarts],
+        'A job starts again and again.',
+        '{{ $labels.owner_kind }} {{ $labels.namespace }}/{{ $labels.owner_name }} has started again {{ $value | humanize }} times within an hour: each time it loses what it did since its last checkpoint.',
       ),
       alert(
         'BalloonsDeflated',

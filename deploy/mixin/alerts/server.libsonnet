@@ -70,9 +70,9 @@ function(c)
         'PrometheusMemoryNearLimit',
         'warning',
         '15m',
-        // What resident memory has besides goes when there is need: garbage when Go
+        // Without a limit it is the largest number there is. What resident memory has besides goes when there is need: garbage when Go
         // needs room, pages of mapped files when the kernel does.
-        'go_gc_heap_live_bytes{%(s)s} > 0.8 * (go_gc_gomemlimit_bytes{%(s)s} < 2^60)' % { s: s },
+        'go_gc_heap_live_bytes{%(s)s} > 0.8 * go_gc_gomemlimit_bytes{%(s)s}' % { s: s },
         'Prometheus is near its limit of memory.',
         '{{ $labels.instance }} has {{ $value | humanize1024 }}B of live objects, more than 80 % of GOMEMLIMIT.',
       ),
@@ -83,6 +83,51 @@ function(c)
         'prometheus_guard_blind_rules{%s} > 0' % s,
         'Rules read nothing but what drop rules discard.',
         '{{ $value }} rules of {{ $labels.instance }} have a selector for what the drop rule {{ $labels.drop_rule }} discards and nothing else: {{ if eq $labels.effect "absent" }}they take it for absent, and fire{{ else }}it returns nothing{{ end }}.',
+      ),
+      alert(
+        'PrometheusWritesFail',
+        'critical',
+        '5m',
+        'rate(prometheus_tsdb_wal_writes_failed_total{%s}[5m]) > 0' % s,
+        'Prometheus stores nothing.',
+        '{{ $labels.instance }} cannot write its log: what it scrapes is lost, though it is ready and answers.',
+      ),
+      alert(
+        'PrometheusLogDamaged',
+        'warning',
+        '0s',
+        // It is counted in the start that repairs, before anybody scrapes: there is
+        // no increase to be seen.
+        'prometheus_tsdb_wal_corruptions_total{%(s)s} > 0 and on (instance) time() - process_start_time_seconds{%(s)s} < 86400' % { s: s },
+        'A Prometheus has lost a part of its log.',
+        '{{ $labels.instance }} found its log damaged and left out what came after that place.',
+      ),
+      alert(
+        'PrometheusCompactionsFail',
+        'warning',
+        '0s',
+        // One that fails is tried again, every minute or every two hours.
+        |||
+          label_replace(increase(prometheus_tsdb_compactions_failed_total{%(s)s}[6h]) > 0, "what", "Compactions", "", "")
+          or label_replace(increase(prometheus_tsdb_head_truncations_failed_total{%(s)s}[6h]) > 0, "what", "Truncations of the head", "", "")
+          or label_replace(increase(prometheus_tsdb_checkpoint_creations_failed_total{%(s)s}[6h]) > 0, "what", "Checkpoints", "", "")
+          or label_replace(increase(prometheus_tsdb_wal_truncations_failed_total{%(s)s}[6h]) > 0, "what", "Truncations of the log", "", "")
+        ||| % { s: s },
+        'Prometheus cannot tidy up its data.',
+        '{{ $labels.what }} of {{ $labels.instance }} have failed within 6 hours: its log and its memory grow.',
+      ),
+      alert(
+        'PrometheusDiskFills',
+        'critical',
+        '15m',
+        // A compaction needs room for the new block beside the old ones.
+        |||
+          kubelet_volume_stats_available_bytes{%(k)s, %(volume)s} / kubelet_volume_stats_capacity_bytes{%(k)s, %(volume)s} < 0.1
+          or kubelet_volume_stats_available_bytes{%(k)s, %(volume)s} / kubelet_volume_stats_capacity_bytes{%(k)s, %(volume)s} < 0.3
+          and predict_linear(kubelet_volume_stats_available_bytes{%(k)s, %(volume)s}[6h], 86400) < 0
+        ||| % { k: c.kubeletOwn, volume: c.dataVolume },
+        'The disk of a Prometheus is nearly full.',
+        'The volume {{ $labels.persistentvolumeclaim }} has {{ $value | humanizePercentage }} left, or less than it takes in a day.',
       ),
     ],
   }

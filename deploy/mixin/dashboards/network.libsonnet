@@ -19,8 +19,8 @@ function(c)
         g.table('Bytes of the last day', 'By team and namespace.', 'bytes', g.query('topk(50, sum by (%s, %s) (sum_over_time(%s{%s="$direction"}[1d]) * 60))' % [team, namespace, n.traffic, direction])),
       ]),
       g.row('By node', [
-        g.timeseries('Nodes with the most traffic of $team', 'Of the team and the direction that are chosen.', 'Bps', [g.query('topk(10, sum by (instance) (rate(%s{%s="$direction", %s="$team"}[$__rate_interval])))' % [c.traffic, direction, team], '{{instance}}')]),
-        g.table('Nodes with the most traffic now', 'Of all teams.', 'Bps', g.query('topk(20, sum by (instance) (rate(%s{%s="$direction"}[5m])))' % [c.traffic, direction])),
+        g.timeseries('Nodes with the most traffic of $team', 'Of the team and the direction that are chosen.', 'Bps', [g.query('topk(10, sum by (instance) (rate(%s{%s="$direction", %s="$team", %s}[$__rate_interval])))' % [c.traffic, direction, team, c.inCluster], '{{instance}}')]),
+        g.table('Nodes with the most traffic now', 'Of all teams.', 'Bps', g.query('topk(20, sum by (instance) (rate(%s{%s="$direction", %s}[5m])))' % [c.traffic, direction, c.inCluster])),
       ]),
       g.row('Of all pods (cAdvisor)', [
         g.timeseries('Received by namespace', 'Without pods on the network of their host: they have its counters.', 'Bps', [g.query('topk(20, %s)' % n.received, '{{namespace}}')], stacked=true),

@@ -17,6 +17,7 @@ function(c) local s = c.ksm, n = (import '../lib/records.libsonnet')(c); g.dashb
       g.timeseries('Joined', 'Nodes that were created in the 10 minutes before.', 'locale', [g.query(n.joined, 'joined')]),
       g.timeseries('Left', 'Nodes that were there 10 minutes before and are not any more, also because their kube-state-metrics is not scraped.', 'locale', [g.query(n.left, 'left')]),
       g.timeseries('Nodes', '', 'locale', [g.query('sum(%s)' % n.nodes, 'nodes')]),
+      g.timeseries('By team', 'Nodes that a taint gives to a team, and that are ready and not cordoned.', 'locale', [g.query('topk(20, %s)' % n.teamNodes, '{{value}}')]),
     ]),
     g.row('Out of work', [
       g.timeseries('By condition', '', 'locale', [

@@ -33,7 +33,7 @@ local gridWidth = 24;
         tooltip: 'Other dashboards of promguard',
         tags: ['promguard'],
         asDropdown: true,
-        includeVars: false,
+        includeVars: true,
         keepTime: true,
       }],
       annotations: { list: [] },

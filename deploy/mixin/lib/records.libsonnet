@@ -18,11 +18,14 @@ function(c)
     joined: 'cluster:kube_node_created:count10m',
     left: 'cluster:kube_node_info:left10m',
     conditions: 'condition_status:kube_node_status_condition:sum',
+    unscraped: 'exporter:up:missing',
+    teamNodes: 'key_value:kube_node_spec_taint:usable',
     taints: 'key_effect:kube_node_spec_taint:sum',
 
     unschedulable: 'namespace:kube_pod_status_unschedulable:sum',
     gangWaiting: 'namespace_owner:gang_pods_waiting:sum',
     gangRunning: 'namespace_owner:gang_pods_running:sum',
+    gangRestarts: 'namespace_owner:gang_restarts:max1h',
     gangInPart: 'namespace_owner:gang_pods_waiting:in_part',
 
     requests: 'verb_resource_subresource_code:apiserver_request:rate5m',

@@ -73,20 +73,20 @@ func nodes(w *writer) {
 }
 
 func taints(w *writer, i int, there func(value) value, with func(...string) []string) {
-	taint := func(v value, key, effect string) {
-		w.rarely("kube_node_spec_taint", there(v), with("key", key, "value", "", "effect", effect)...)
+	taint := func(v value, key, of, effect string) {
+		w.rarely("kube_node_spec_taint", there(v), with("key", key, "value", of, "effect", effect)...)
 	}
 	if i%331 == 17 {
-		taint(steady(1), "node.kubernetes.io/unschedulable", "NoSchedule")
+		taint(steady(1), "node.kubernetes.io/unschedulable", "", "NoSchedule")
 	}
 	if i%853 == 5 {
-		taint(steady(1), "node.kubernetes.io/unreachable", "NoExecute")
+		taint(steady(1), "node.kubernetes.io/unreachable", "", "NoExecute")
 	}
 	if i%29 == 8 {
-		taint(steady(1), "team", "NoSchedule")
+		taint(steady(1), "team", namespaces[i%len(namespaces)], "NoSchedule")
 	}
 	if i%61 == 9 {
-		taint(steady(1), "maintenance", "NoSchedule")
+		taint(steady(1), "maintenance", "", "NoSchedule")
 	}
 }
 

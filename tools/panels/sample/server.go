@@ -254,6 +254,9 @@ func (s server) dropRules() {
 			return math.Floor(r.series * again)
 		}), s.with("profile", "recommended", "rule", r.rule, "scrape_job", pool)...)
 	}
+	// An agent of another cluster writes to this server.
+	s.counter("prometheus_guard_drop_rules_dropped_samples_total", s.alive(steady(3200)),
+		s.with("profile", "recommended", "rule", "cadvisor-unread", "path", "remote-write")...)
 }
 
 // scrapes are what a server says of every target: here, some targets of each job
