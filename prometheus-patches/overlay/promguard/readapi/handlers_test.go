@@ -114,7 +114,7 @@ func TestDeadlineReplacesACompressedAnswerByAPlainOne(t *testing.T) {
 func stopAfter(h *Handlers, w http.ResponseWriter, r *http.Request, begin string) {
 	_, _ = io.WriteString(w, begin)
 	w.(http.Flusher).Flush()
-	h.table.StopAll(&reads.Stop{Reason: reads.ReasonDeadline, Text: "the deadline has passed"})
+	h.table.StopAll(&reads.Stop{Reason: reads.ReasonDeadline, Text: "the deadline has passed"}, 0)
 	<-r.Context().Done()
 }
 
