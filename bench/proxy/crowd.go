@@ -160,7 +160,13 @@ func askSlowly(ctx context.Context, c net.Conn, wg *sync.WaitGroup) error {
 		return err
 	}
 	p := make([]byte, slowBytes)
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // An answer that is too short has no end.
+		return err
+	}
 	if _, err := io.ReadFull(c, p); err != nil {
+		return err
+	}
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	wg.Go(func() {

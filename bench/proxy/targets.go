@@ -54,7 +54,7 @@ limits:
     query: {max: 17179869184, truncate: false}
     metadata: {max: 17179869184, truncate: false}
 ` + admissionPolicy + `
-identity: {peers: [127.0.0.0/8]}
+identity: {peers: [127.0.0.0/8], pass_headers: [` + longHeader + `]}
 rules:
   - name: deny-a-query
     match: {query: 'count_values\(.*container_'}
