@@ -80,10 +80,11 @@ var guardHelp = regexp.MustCompile(`(?m)^      --(\[no-\])?guard\..*\n( {20,}.*\
 
 func withoutGuardFlags(help string) string { return guardHelp.ReplaceAllString(help, "") }
 
-var revisionText = regexp.MustCompile(`revision[:=] ?\w+[.\w]*`)
+var revisionText = regexp.MustCompile(`revision[:=] ?\w+[-.\w]*`)
 
 func withoutVersion(s string) string {
-	return revisionText.ReplaceAllString(versionStamp.ReplaceAllString(s, "VERSION"), "revision")
+	s = dateStamp.ReplaceAllString(versionStamp.ReplaceAllString(s, "VERSION"), "date")
+	return revisionText.ReplaceAllString(s, "revision")
 }
 
 // TestStartThatFailsFailsAsUpstreams compares exit codes and what is printed.

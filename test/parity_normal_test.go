@@ -207,7 +207,8 @@ type namedDifference struct {
 }
 
 var (
-	versionStamp  = regexp.MustCompile(`3\.\d+\.\d+(\+promguard\.\d+)?`)
+	versionStamp  = regexp.MustCompile(`3\.\d+\.\d+(\+promguard\.\d+|-[0-9a-f]{12})?`) // The latter of the branch.
+	dateStamp     = regexp.MustCompile(`build ?[dD]ate"?: *"?[-:\d]*`)
 	revisionStamp = regexp.MustCompile(`"?revision"?[:=]"([^"]*)"`)
 	guardFlag     = regexp.MustCompile(`"(?:no-)?guard\.[^"]*":"[^"]*",`)
 )
@@ -217,7 +218,7 @@ var namedDifferences = []namedDifference{
 		why: "the version says which build it is",
 		of:  path(api+"/status/buildinfo", api+"/openapi.yaml", "/version", "/metrics"),
 		hide: func(body string) string {
-			body = versionStamp.ReplaceAllString(body, "VERSION")
+			body = dateStamp.ReplaceAllString(versionStamp.ReplaceAllString(body, "VERSION"), "date")
 			return cut(revisionStamp, body)
 		},
 	},

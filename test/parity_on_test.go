@@ -18,14 +18,17 @@ import (
 func onBuild() build {
 	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard": true,
-		`INFO "WAL checkpoint and segments loaded"`:                  true, // Where stock logs each.
-		`INFO "WAL segment loaded"`:                                  true,
-		`INFO "WAL checkpoint loaded"`:                               true,
-		`INFO "Memory budget for reads"`:                             true,
-		`INFO "Default drop rules discard series"`:                   true,
-		`INFO "WAL replay uses all processors"`:                      true,
-		`INFO "WAL replay uses fewer processors"`:                    true,
-		`INFO "WAL replay has ended, all processors are used again"`: true,
+		`INFO "WAL checkpoint and segments loaded"`: true, // Where stock logs each.
+		`INFO "WAL segment loaded"`:                 true,
+		`INFO "WAL checkpoint loaded"`:              true,
+		// Where there is none, or the log is replayed faster.
+		`INFO "Chunk snapshot is enabled, replaying from the snapshot"`: true,
+		`INFO "Chunk snapshot loading time"`:                            true,
+		`INFO "Memory budget for reads"`:                                true,
+		`INFO "Default drop rules discard series"`:                      true,
+		`INFO "WAL replay uses all processors"`:                         true,
+		`INFO "WAL replay uses fewer processors"`:                       true,
+		`INFO "WAL replay has ended, all processors are used again"`:    true,
 	}}
 }
 
