@@ -452,7 +452,7 @@ func TestMetricsAreThereBeforeTheFirstRequest(t *testing.T) {
 func TestUpstreamURLThatCannotWorkIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "scheme must be http or https",
-		"127.0.0.1:9090":                "upstream URL",
+		"127.0.0.1:9090":                "the scheme must be http or https, as in http://127.0.0.1:9090",
 		"ftp://x":                       "scheme must be http or https",
 		"http://":                       "has no host",
 		"http://:9090":                  "has no host",

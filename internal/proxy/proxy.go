@@ -147,11 +147,12 @@ func New(o Options) *Proxy {
 // wrong with it.
 func ParseUpstream(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
+	scheme, _, _ := strings.Cut(s, "://") // What has none may not parse: 127.0.0.1:9090.
 	switch {
+	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https"):
+		return nil, fmt.Errorf("upstream URL %q: the scheme must be http or https, as in http://127.0.0.1:9090", s)
 	case err != nil:
 		return nil, fmt.Errorf("upstream URL: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("upstream URL %q: the scheme must be http or https, as in http://127.0.0.1:9090", s)
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("upstream URL %q has no host: use one such as http://127.0.0.1:9090", s)
 	case u.User != nil:
