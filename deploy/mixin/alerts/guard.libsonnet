@@ -35,7 +35,7 @@ function(c)
         'PromguardsReadDifferently',
         'warning',
         '15m',
-        'count(max by (server) (promguard_upstream_preferred{%s}) == 1) > 1' % s,
+        'count(max by (server) (promguard_upstream_preferred{%s}) == 1) >= 2' % s,
         'Guards read from different servers.',
         'For a quarter of an hour guards have read from {{ $value }} different servers: graphs flip between the two.',
       ),
