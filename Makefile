@@ -209,10 +209,15 @@ include tools/packaging.mk
 include tools/panels.mk
 include tools/cluster.mk
 
-## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod
-.PHONY: lint fmt
-lint:
-	$(GO_TOOL) golangci-lint run ./...
+## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod; lint looks at the new files and edited lines of the patched tree, too
+.PHONY: lint lint-tree fmt
+LINTER := $(CURDIR)/$(BIN)/golangci-lint
+lint: lint-tree
+	$(LINTER) run ./...
+lint-tree: patches-apply
+	@go build -modfile=tools/lint.mod -o $(LINTER) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd $(TREE) && GOWORK=off $(LINTER) run --config '$(CURDIR)/.golangci.yml' --new-from-rev=promguard-upstream \
+		./promguard/... ./tsdb/... ./scrape/... ./web/... ./config/... ./storage/... ./cmd/...
 fmt:
 	$(GO_TOOL) golangci-lint fmt ./...
 

@@ -189,7 +189,8 @@ type exchange struct {
 	params   string // as they go upstream
 	record   *record
 	bounded  bounded // the answer; nil before it, or if it has no limit
-	// waitsSince is since when it waits for a permit; nil for now.
+	// waitsSince says since when it waits for a permit. Without it, it begins to wait when
+	// it asks for one.
 	waitsSince func() time.Time
 }
 

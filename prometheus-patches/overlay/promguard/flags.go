@@ -61,7 +61,7 @@ func (f *Flags) Log(logger *slog.Logger, agent bool) {
 		logger.Info("promguard", dropRules)
 		return
 	}
-	logger.Info("promguard", f.reads.logAttrs(), "wal_replay", f.replay.String(), "wal_replay_gomaxprocs", f.walReplay.String(), dropRules)
+	logger.Info("promguard", f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

@@ -5,7 +5,6 @@ package tsdb
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -24,8 +23,8 @@ func storageOfExemplars(t testing.TB, n int) *CircularExemplarStorage {
 	require.NoError(t, err)
 	ce := s.(*CircularExemplarStorage)
 	for i := range n {
-		lset := labels.FromStrings("__name__", "latency_bucket", "instance", fmt.Sprint(i/3*7919%n), "le", strconv.Itoa(i/3%5))
-		require.NoError(t, ce.AddExemplar(lset, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", fmt.Sprint(i)), Value: float64(i), Ts: int64(i), HasTs: true}))
+		lset := labels.FromStrings("__name__", "latency_bucket", "instance", strconv.Itoa(i/3*7919%n), "le", strconv.Itoa(i/3%5))
+		require.NoError(t, ce.AddExemplar(lset, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strconv.Itoa(i)), Value: float64(i), Ts: int64(i), HasTs: true}))
 	}
 	return ce
 }

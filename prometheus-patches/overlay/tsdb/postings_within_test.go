@@ -5,8 +5,8 @@ package tsdb
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,7 +83,7 @@ func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
 	defer cancel()
 	series := make([]*memSeries, 0, 50000)
 	for i := range cap(series) {
-		series = append(series, &memSeries{lset: labels.FromStrings("i", fmt.Sprint((i*7919)%cap(series)))})
+		series = append(series, &memSeries{lset: labels.FromStrings("i", strconv.Itoa((i*7919)%cap(series)))})
 	}
 	want := slices.Clone(series)
 	slices.SortFunc(want, compareLabels)
@@ -125,7 +125,7 @@ func TestSelectionThatWillNotFitIsRefusedBeforeItIsRead(t *testing.T) {
 func TestSortValuesWithinSortsUntilTheClientHasLeft(t *testing.T) {
 	values := make([]string, 50000)
 	for i := range values {
-		values[i] = fmt.Sprint((i * 7919) % len(values))
+		values[i] = strconv.Itoa((i * 7919) % len(values))
 	}
 	want := slices.Sorted(slices.Values(values))
 	ctx, cancel := limited(t, reads.Limits{})

@@ -436,7 +436,7 @@ func (r *walReplay) nextBatch() *replayBatch {
 
 // canonicalError reads the unit as upstream does and returns upstream's error.
 // Nil means that upstream finds nothing wrong, or stops somewhere else.
-func (r *walReplay) canonicalError(u *replayUnit) error {
+func (*walReplay) canonicalError(u *replayUnit) error {
 	var rd *wlog.Reader
 	if u.checkpoint {
 		sr, err := wlog.NewSegmentsReader(filepath.Dir(u.files[0]))

@@ -4,6 +4,7 @@
 package tsdb
 
 import (
+	"maps"
 	"runtime"
 	"sync"
 
@@ -85,9 +86,7 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 	if a == nil {
 		return b
 	}
-	for k, v := range b {
-		a[k] = v
-	}
+	maps.Copy(a, b)
 	return a
 }
 

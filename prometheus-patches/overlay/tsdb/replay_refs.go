@@ -286,7 +286,8 @@ func (r *replayRefs) change(ref chunks.HeadSeriesRef, record uint64, f func(*rep
 	}
 	last := events[len(events)-1]
 	e := last
-	if f(&e); e == last {
+	f(&e)
+	if e == last {
 		return
 	}
 	e.from = record

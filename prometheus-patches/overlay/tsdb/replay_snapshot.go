@@ -46,7 +46,8 @@ func (h *Head) findSnapshot() replaySnapshot {
 	checkpoint, first, err := wlog.LastCheckpoint(h.wal.Dir())
 	before, after := int64(offset), -int64(offset)
 	if err == nil {
-		if first++; first > segment {
+		first++
+		if first > segment {
 			return replaySlowerSnapshot // It is older than the checkpoint.
 		}
 		size, err := sizeOfFiles(checkpoint)

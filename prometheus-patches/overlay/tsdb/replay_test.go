@@ -534,7 +534,7 @@ func (g *replayGenerator) wbl() {
 		switch {
 		case g.chance(5):
 			g.histograms()
-		case g.chance(5):
+		case g.chance(5): //nolint:gocritic // Each asks anew.
 			g.log((&record.Encoder{}).MmapMarkers([]record.RefMmapMarker{{Ref: g.ref(), MmapRef: chunks.ChunkDiskMapperRef(g.rnd.Intn(1000))}}, nil))
 		default:
 			g.now -= int64(g.rnd.Intn(100))
@@ -596,7 +596,7 @@ func (g *replayGenerator) damage() {
 	switch {
 	case g.chance(6):
 		pattern = filepath.Join(g.dir, "wal", "checkpoint*", "0*")
-	case g.chance(6):
+	case g.chance(6): //nolint:gocritic // Each asks anew.
 		pattern = filepath.Join(mmappedChunksDir(g.dir), "0*")
 	case g.chance(8):
 		pattern = filepath.Join(g.dir, wlog.WblDirName, "0*")

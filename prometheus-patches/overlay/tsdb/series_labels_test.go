@@ -5,7 +5,7 @@ package tsdb
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +31,7 @@ func TestSeriesLabelsAreThoseOfTheBlockSeriesSet(t *testing.T) {
 	app := db.Appender(t.Context())
 	for i := range 500 {
 		for _, ts := range []int64{0, 1000, int64(i) * 100} {
-			_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), ts, 1)
+			_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), ts, 1)
 			require.NoError(t, err)
 			if ts == int64(i)*100 && i < 11 {
 				break
@@ -62,7 +62,7 @@ func TestSeriesLabelsOfTheHeadAllocateNothingForASeries(t *testing.T) {
 	app := db.Appender(t.Context())
 	const n = 4000
 	for i := range n {
-		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 1, 1)
+		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), 1, 1)
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())

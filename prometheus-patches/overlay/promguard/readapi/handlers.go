@@ -116,7 +116,7 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 
 	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r}
 	release := func() {}
-	defer func() { release() }() // After the last byte.
+	defer func() { release() }() //nolint:gocritic // It is another one then: after the last byte.
 	defer bw.finish()
 	defer context.AfterFunc(ctx, bw.unblock)()
 	switch {

@@ -23,7 +23,8 @@ func SortFunc[T any](ctx context.Context, s []T, compare func(a, b T) int) error
 	var err error
 	compared := 0
 	slices.SortFunc(s, func(a, b T) int {
-		if compared++; err == nil && compared%yieldEvery == 0 {
+		compared++
+		if err == nil && compared%yieldEvery == 0 {
 			err = Yield(ctx)
 		}
 		if err != nil {

@@ -44,7 +44,8 @@ func TestSortOfAReadEndsWithIt(t *testing.T) {
 	stop := &Stop{Reason: ReasonOperator}
 	compared := 0
 	err := SortFunc(ctx, s, func(a, b int) int {
-		if compared++; compared == 10*yieldEvery {
+		compared++
+		if compared == 10*yieldEvery {
 			r.Stop(stop)
 		}
 		return cmp.Compare(a, b)

@@ -6,8 +6,8 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,7 +32,7 @@ func response(series ...int) *prompb.ReadResponse {
 	for _, n := range series {
 		r := &prompb.QueryResult{}
 		for i := range n {
-			ts := &prompb.TimeSeries{Labels: []prompb.Label{{Name: "i", Value: fmt.Sprint(i)}, {Name: "x", Value: strings.Repeat("ab", i%500)}}}
+			ts := &prompb.TimeSeries{Labels: []prompb.Label{{Name: "i", Value: strconv.Itoa(i)}, {Name: "x", Value: strings.Repeat("ab", i%500)}}}
 			for j := range i % 7 {
 				ts.Samples = append(ts.Samples, prompb.Sample{Value: float64(j * i), Timestamp: int64(i)})
 			}
@@ -85,7 +85,7 @@ func fixedSet(series, n int) storage.SeriesSet {
 	result := &prompb.QueryResult{}
 	for i := range series {
 		result.Timeseries = append(result.Timeseries, &prompb.TimeSeries{
-			Labels:  prompb.FromLabels(labels.FromStrings("i", fmt.Sprint(i)), nil),
+			Labels:  prompb.FromLabels(labels.FromStrings("i", strconv.Itoa(i)), nil),
 			Samples: make([]prompb.Sample, n),
 		})
 	}

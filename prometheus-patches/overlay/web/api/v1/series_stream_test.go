@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func seriesAPI(t testing.TB, n int) *API {
 	store := teststorage.New(t)
 	app := store.Appender(t.Context())
 	for i := range n {
-		_, err := app.Append(0, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", fmt.Sprint(i), "even", fmt.Sprint(i%2 == 0)), int64(i), 1)
+		_, err := app.Append(0, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", strconv.Itoa(i), "even", strconv.FormatBool(i%2 == 0)), int64(i), 1)
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
@@ -61,7 +62,7 @@ func getSeries(t *testing.T, ctx context.Context, api *API, query string) series
 	r := route.New()
 	r.Get("/series", func(w http.ResponseWriter, req *http.Request) {
 		result := api.series(req)
-		require.Nil(t, result.err)
+		require.Nil(t, result.err) //nolint:testifylint // It runs in the test's own goroutine.
 		defer result.finalizer()
 		api.respond(w, req, result.data, result.warnings, "")
 	})

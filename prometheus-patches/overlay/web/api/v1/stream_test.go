@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 		{Metric: lset, T: 0, H: histogramOf()},
 	}
 	matrix := promql.Matrix{
-		{Metric: lset, Floats: []promql.FPoint{{T: 1, F: 1e300}, {T: 2, F: -0.0}}},
+		{Metric: lset, Floats: []promql.FPoint{{T: 1, F: 1e300}, {T: 2, F: math.Copysign(0, -1)}}},
 		{Metric: lset, Histograms: []promql.HPoint{{T: 5, H: histogramOf()}}},
 		{Metric: labels.EmptyLabels()},
 	}
@@ -234,7 +235,7 @@ func TestSelectionWithinADeadlineEndsWithItsCause(t *testing.T) {
 	store := teststorage.New(t)
 	app := store.Appender(t.Context())
 	for i := range 5000 {
-		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 1, 1)
+		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), 1, 1)
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
