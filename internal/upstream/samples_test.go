@@ -18,7 +18,9 @@ const (
 	stale   = 2 * time.Minute
 )
 
-// twoMachines have run for some time, a longer than b, when a guard is put before them.
+// twoMachines have run for some time, a longer than b, when a guard is put before
+// them. The test goes on between two of its looks: what happens at the moment of one
+// may come before it or after it.
 func twoMachines(t *testing.T) (g *guardOf, a, b *machine) {
 	t.Helper()
 	a = newMachine(scrapes, 0, 10)
@@ -26,7 +28,7 @@ func twoMachines(t *testing.T) (g *guardOf, a, b *machine) {
 	b = newMachine(scrapes, time.Second, 10)
 	time.Sleep(time.Hour)
 	g = newGuardOf(t, stale, a, b)
-	time.Sleep(10 * time.Minute)
+	time.Sleep(10*time.Minute + lookEvery/10)
 	require.Equal(t, "a", g.chosen(), "it has run longer")
 	return g, a, b
 }
