@@ -144,7 +144,7 @@ RULES_FUZZ_EXPRESSIONS ?= 100000
 RULES_FUZZ_FIRST ?= 1000
 test-rules-fuzz:
 	PROMGUARD_RULES_EXPRESSIONS=$(RULES_FUZZ_EXPRESSIONS) PROMGUARD_RULES_SEED=$(RULES_FUZZ_FIRST) \
-		go test -count=1 -timeout 120m -v ./internal/rulecheck -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
+		go test -count=1 -timeout 120m -v ./internal/rules/check -run TestNoExpressionChangesInAWayThatTheCheckRulesOut
 
 ## test-replay-mutants: bugs put into the replay, one after the other, are all caught by walreplay verify; ten minutes
 .PHONY: test-replay-mutants

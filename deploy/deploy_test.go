@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/promguard/promguard/internal/config"
+	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck"
-	"github.com/promguard/promguard/internal/rulecheck/source"
+	"github.com/promguard/promguard/internal/rules/check"
+	"github.com/promguard/promguard/internal/rules/check/source"
 )
 
 const (
@@ -99,10 +99,10 @@ func selector(matchers []*labels.Matcher) string {
 func TestNoQueryLosesAnythingToTheRecommendedDropRules(t *testing.T) {
 	p, err := relabel.ProfileByName(relabel.ProfileRecommended)
 	require.NoError(t, err)
-	checker, err := rulecheck.New(p, nil)
+	checker, err := check.New(p, nil)
 	require.NoError(t, err)
 	for _, r := range checker.Check(expressions(t)) {
-		require.Contains(t, []rulecheck.Verdict{rulecheck.Invisible, rulecheck.Thinned}, r.Verdict,
+		require.Contains(t, []check.Verdict{check.Invisible, check.Thinned}, r.Verdict,
 			"%s: %s: %s", r.Expression.File, r.Expression.Place, r.Expression.Text)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/promslog"
 
-	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/proxy"
+	"github.com/promguard/promguard/internal/proxy/config"
 )
 
 const goos, goarch = runtime.GOOS, runtime.GOARCH

@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/internal/config"
+	"github.com/promguard/promguard/internal/proxy/config"
 )
 
 func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {

@@ -14,10 +14,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/proxy"
+	"github.com/promguard/promguard/internal/proxy/config"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/upstream"
 )
 
 // inspectTimeout bounds what all questions to a server take.

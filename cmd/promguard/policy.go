@@ -15,8 +15,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/config"
-	"github.com/promguard/promguard/internal/policytest"
+	"github.com/promguard/promguard/internal/policy/dryrun"
+	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -162,7 +162,7 @@ func testLog(rules *querylimit.Ruleset, path string, named bool, w io.Writer) er
 		}
 		defer log.Close()
 	}
-	report, err := policytest.Run(rules, log)
+	report, err := dryrun.Run(rules, log)
 	if err != nil {
 		return err
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/linediff"
-	"github.com/promguard/promguard/internal/policysuggest"
-	"github.com/promguard/promguard/internal/policytest"
+	"github.com/promguard/promguard/internal/policy/dryrun"
+	"github.com/promguard/promguard/internal/policy/suggest"
+	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 type suggestFlags struct {
 	policy, output, period, mode string
 	logs                         []string
-	opts                         policysuggest.Options
+	opts                         suggest.Options
 	stdout, stderr               io.Writer
 }
 
@@ -62,11 +62,11 @@ func (f *suggestFlags) run() error {
 		return err
 	}
 	defer logs.close()
-	evidence, err := policysuggest.Gather(logs.read())
+	evidence, err := suggest.Gather(logs.read())
 	if err != nil {
 		return err
 	}
-	s, err := policysuggest.Suggest(text, evidence, f.opts, logs.read)
+	s, err := suggest.Suggest(text, evidence, f.opts, logs.read)
 	if err != nil {
 		return err
 	}
@@ -153,18 +153,18 @@ func (f *suggestFlags) write(before, after string) error {
 
 // foretell says what would have become of the requests of the log, and then that
 // nothing which was answered gets less.
-func (f *suggestFlags) foretell(s *policysuggest.Suggestion, logs *logFiles) error {
+func (f *suggestFlags) foretell(s *suggest.Suggestion, logs *logFiles) error {
 	c, err := config.Parse(s.Enforced)
 	if err != nil {
 		return err
 	}
-	enforced, err := policytest.Run(c.Rules, logs.read())
+	enforced, err := dryrun.Run(c.Rules, logs.read())
 	if err != nil {
 		return err
 	}
 	for _, policy := range []struct {
 		title  string
-		report *policytest.Report
+		report *dryrun.Report
 	}{
 		{"The policy as it is", s.Proof.Before},
 		{"As suggested", s.Proof.After},

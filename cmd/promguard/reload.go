@@ -15,10 +15,10 @@ import (
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/promguard/promguard/internal/config"
 	"github.com/promguard/promguard/internal/proxy"
-	"github.com/promguard/promguard/internal/querylog"
-	"github.com/promguard/promguard/internal/tracing"
+	"github.com/promguard/promguard/internal/proxy/config"
+	"github.com/promguard/promguard/internal/proxy/querylog"
+	"github.com/promguard/promguard/internal/proxy/tracing"
 )
 
 // reloader loads the policy file and hands the policy on. A file that is refused

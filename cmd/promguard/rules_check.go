@@ -14,10 +14,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck"
-	"github.com/promguard/promguard/internal/rulecheck/replay"
-	"github.com/promguard/promguard/internal/rulecheck/report"
-	"github.com/promguard/promguard/internal/rulecheck/source"
+	"github.com/promguard/promguard/internal/rules/check"
+	"github.com/promguard/promguard/internal/rules/check/replay"
+	"github.com/promguard/promguard/internal/rules/check/report"
+	"github.com/promguard/promguard/internal/rules/check/source"
 )
 
 // exitStatus ends the process with a status after everything has been said.
@@ -104,7 +104,7 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	checker, err := rulecheck.New(p, replay.Layouts(series))
+	checker, err := check.New(p, replay.Layouts(series))
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr
 	if err != nil || !f.server.given() {
 		return series, err
 	}
-	checker, err := rulecheck.New(p, nil)
+	checker, err := check.New(p, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/internal/inventory"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/ruleestimate"
+	"github.com/promguard/promguard/internal/rules/estimate"
+	"github.com/promguard/promguard/internal/rules/inventory"
 )
 
 // inventoryFlags say whose series are counted: exactly one of them is given.
@@ -63,7 +63,7 @@ func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) su
 	f.profile, f.file = profileFlags(cmd)
 	f.declare(cmd)
 	cmd.Flag("scrape-interval", "How often jobs are scraped of which that cannot be found out.").Default("30s").DurationVar(&f.interval)
-	cmd.Flag("format", "Form of the estimate, one of "+strings.Join(ruleestimate.Formats(), ", ")+".").Default(ruleestimate.FormatText).StringVar(&f.format)
+	cmd.Flag("format", "Form of the estimate, one of "+strings.Join(estimate.Formats(), ", ")+".").Default(estimate.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
 
@@ -82,9 +82,9 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*ruleestimate.Estimate, error) {
-	if !slices.Contains(ruleestimate.Formats(), f.format) {
-		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(ruleestimate.Formats(), ", "))
+func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*estimate.Estimate, error) {
+	if !slices.Contains(estimate.Formats(), f.format) {
+		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(estimate.Formats(), ", "))
 	}
 	if f.interval <= 0 {
 		return nil, errors.New("--scrape-interval must be above 0")
@@ -96,7 +96,7 @@ func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*rulees
 	if err != nil {
 		return nil, err
 	}
-	sizes, in := ruleestimate.ModelSizes(), ruleestimate.Intervals{Default: f.interval}
+	sizes, in := estimate.ModelSizes(), estimate.Intervals{Default: f.interval}
 	switch {
 	case f.server.given():
 		return f.live(ctx, p, sizes)
@@ -105,35 +105,35 @@ func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*rulees
 		if err != nil {
 			return nil, err
 		}
-		counts, err := ruleestimate.Scan(ctx, p, d.Note, d)
+		counts, err := estimate.Scan(ctx, p, d.Note, d)
 		if err != nil {
 			return nil, err
 		}
-		return ruleestimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
+		return estimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
 	}
 	series, name, err := f.open(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := ruleestimate.Scan(ctx, p, name, series)
+	counts, err := estimate.Scan(ctx, p, name, series)
 	if err != nil {
 		return nil, err
 	}
 	counts.Notes = append(counts.Notes, fmt.Sprintf("The scrape interval is taken to be %s (--scrape-interval).", f.interval))
-	return ruleestimate.New(p, counts, in, sizes), nil
+	return estimate.New(p, counts, in, sizes), nil
 }
 
-func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes ruleestimate.Sizes) (*ruleestimate.Estimate, error) {
+func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes estimate.Sizes) (*estimate.Estimate, error) {
 	api, err := f.server.client()
 	if err != nil {
 		return nil, err
 	}
 	defer api.Close()
-	counts, err := ruleestimate.Live(ctx, p, api)
+	counts, err := estimate.Live(ctx, p, api)
 	if err != nil {
 		return nil, err
 	}
-	in, notes := ruleestimate.LiveIntervals(ctx, api, counts.Jobs(), f.interval)
+	in, notes := estimate.LiveIntervals(ctx, api, counts.Jobs(), f.interval)
 	counts.Notes = append(counts.Notes, notes...)
-	return ruleestimate.New(p, counts, in, ruleestimate.LiveSizes(ctx, api, sizes)), nil
+	return estimate.New(p, counts, in, estimate.LiveSizes(ctx, api, sizes)), nil
 }

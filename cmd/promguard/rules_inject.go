@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/ruleinject"
+	"github.com/promguard/promguard/internal/rules/inject"
 )
 
 // rulesInject are the flags of rules inject.
@@ -69,7 +69,7 @@ func (f *rulesInject) failed(stderr io.Writer, err error) error {
 	return exitStatus(2)
 }
 
-func (f *rulesInject) inject(p relabel.Profile) (ruleinject.Result, error) {
+func (f *rulesInject) inject(p relabel.Profile) (inject.Result, error) {
 	var jobs *regexp.Regexp
 	if f.job != "" {
 		var err error
@@ -77,25 +77,25 @@ func (f *rulesInject) inject(p relabel.Profile) (ruleinject.Result, error) {
 			jobs, err = regexp.Compile("^(?:" + f.job + ")$")
 		}
 		if err != nil {
-			return ruleinject.Result{}, fmt.Errorf("--job: %w", err)
+			return inject.Result{}, fmt.Errorf("--job: %w", err)
 		}
 	}
 	text, err := os.ReadFile(f.config)
 	if err != nil {
-		return ruleinject.Result{}, err
+		return inject.Result{}, err
 	}
-	r, err := ruleinject.Rules(text, p, jobs)
+	r, err := inject.Rules(text, p, jobs)
 	if err != nil {
-		return ruleinject.Result{}, fmt.Errorf("%s: %w", f.config, err)
+		return inject.Result{}, fmt.Errorf("%s: %w", f.config, err)
 	}
 	return r, nil
 }
 
 // tell says which jobs do not have the rules, and exits 1 if there are such.
-func (f *rulesInject) tell(stdout io.Writer, r ruleinject.Result, p relabel.Profile) error {
-	stale := slices.DeleteFunc(slices.Clone(r.Jobs), func(j ruleinject.Job) bool { return j.State == ruleinject.Current })
+func (f *rulesInject) tell(stdout io.Writer, r inject.Result, p relabel.Profile) error {
+	stale := slices.DeleteFunc(slices.Clone(r.Jobs), func(j inject.Job) bool { return j.State == inject.Current })
 	for _, j := range stale {
-		what := map[ruleinject.State]string{ruleinject.Missing: "lacks the rules", ruleinject.Old: "has other rules than those"}[j.State]
+		what := map[inject.State]string{inject.Missing: "lacks the rules", inject.Old: "has other rules than those"}[j.State]
 		if _, err := fmt.Fprintf(stdout, "%s: job %q %s of profile %s\n", f.config, j.Name, what, p.Name); err != nil {
 			return err
 		}

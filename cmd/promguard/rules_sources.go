@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/rulecheck/replay"
-	"github.com/promguard/promguard/internal/rulecheck/source"
+	"github.com/promguard/promguard/internal/rules/check/replay"
+	"github.com/promguard/promguard/internal/rules/check/source"
 )
 
 // sourceFlags say where the expressions of an installation stand.

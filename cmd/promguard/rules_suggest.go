@@ -13,10 +13,10 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/internal/inventory"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rulecheck/source"
-	"github.com/promguard/promguard/internal/rulesuggest"
+	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/suggest"
 )
 
 // rulesSuggest are the flags of rules suggest.
@@ -64,7 +64,7 @@ func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*rulesuggest.Report, error) {
+func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*suggest.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to search: give --dashboards, --rule-files and --query-log")
 	}
@@ -83,13 +83,13 @@ func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*rulesugg
 	if err != nil {
 		return nil, err
 	}
-	evidence := rulesuggest.Evidence{
+	evidence := suggest.Evidence{
 		Found: f.sources.read(), RuleFiles: len(f.sources.ruleFiles) > 0, Dashboards: len(f.sources.dashboards) > 0, QueryLogs: len(f.sources.queryLogs) > 0,
 	}
 	if len(evidence.Expressions) == 0 {
 		return nil, noExpression(evidence.Problems)
 	}
-	finder, err := rulesuggest.New(evidence)
+	finder, err := suggest.New(evidence)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func noExpression(why []source.Problem) error {
 	return all
 }
 
-func (f *rulesSuggest) live(ctx context.Context, finder *rulesuggest.Finder, extends *relabel.Profile) (*rulesuggest.Report, error) {
+func (f *rulesSuggest) live(ctx context.Context, finder *suggest.Finder, extends *relabel.Profile) (*suggest.Report, error) {
 	api, err := f.server.client()
 	if err != nil {
 		return nil, err

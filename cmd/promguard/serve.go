@@ -28,9 +28,9 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/automaxprocs/maxprocs"
 
-	"github.com/promguard/promguard/internal/intake"
 	"github.com/promguard/promguard/internal/proxy"
-	"github.com/promguard/promguard/internal/upstream"
+	"github.com/promguard/promguard/internal/proxy/intake"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
 // Times of the HTTP servers. A request as a whole has the deadline of its class;

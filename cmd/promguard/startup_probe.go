@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/common/promslog"
 
 	"github.com/promguard/promguard/internal/proxy"
-	"github.com/promguard/promguard/internal/startupprobe"
+	"github.com/promguard/promguard/internal/proxy/startupprobe"
 )
 
 type startupProbeFlags struct {

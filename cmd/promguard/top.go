@@ -18,7 +18,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/internal/topqueries"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 )
 
 const topQueriesHelp = "How many queries to keep of each minute and of each ten minutes, for /api/v1/promguard/top on the telemetry address; 0 means none."

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/topqueries"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 )
 
 func TestNothingThatAClientSendsMakesALineOfTopMuchLonger(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/proxy"
-	"github.com/promguard/promguard/internal/upstream"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
 // upstreamFlags say what is behind.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/admission"
-	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/identity"
 )
 
 // proxyOver is a Proxy whose upstream server is a function, for synctest.

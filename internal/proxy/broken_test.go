@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/codes"
 
+	"github.com/promguard/promguard/internal/proxy/querylog"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/querylog"
-	"github.com/promguard/promguard/internal/topqueries"
 )
 
 // dying sends a part of an answer and then closes the connection.

@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/promguard/promguard/internal/proxy/remoteread"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/remoteread"
 )
 
 // bulk tells the endpoints of querylimit.ClassBulk, which a policy opens by name.

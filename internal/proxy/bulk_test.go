@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

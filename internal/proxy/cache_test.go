@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/answercache"
+	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
 )
 
 // crowd is some clients who ask for the same, each at its own time and with its own

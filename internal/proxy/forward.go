@@ -17,10 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/querylog"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/querylog"
-	"github.com/promguard/promguard/internal/upstream"
 )
 
 // NewTransport returns a transport for one upstream server and many clients. It

@@ -27,9 +27,9 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/identity"
+	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/querylog"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)

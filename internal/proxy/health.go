@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/promguard/promguard/internal/upstream"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/proxy/hostile"
+	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/promguard/promguard/internal/upstream"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
 // Kind is what the server behind is. It decides which parameters besides those of

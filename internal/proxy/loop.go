@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/promguard/promguard/internal/upstream"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
 // Name is what this guard calls itself in the header Via of what it sends.

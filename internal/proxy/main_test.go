@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

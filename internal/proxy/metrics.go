@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/promguard/promguard/internal/admission"
-	"github.com/promguard/promguard/internal/answercache"
+	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

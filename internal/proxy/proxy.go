@@ -19,13 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/promguard/promguard/internal/admission"
-	"github.com/promguard/promguard/internal/answercache"
-	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/answercache"
+	"github.com/promguard/promguard/internal/proxy/identity"
+	"github.com/promguard/promguard/internal/proxy/querylog"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/querylog"
-	"github.com/promguard/promguard/internal/topqueries"
-	"github.com/promguard/promguard/internal/upstream"
 )
 
 // Options is what a Proxy is built from.

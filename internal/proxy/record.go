@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/querylog"
 )
 
 // record is what is remembered of a request for the query log, as far as it came.

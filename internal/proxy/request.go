@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/intake"
+	"github.com/promguard/promguard/internal/proxy/intake"
+	"github.com/promguard/promguard/internal/proxy/remoteread"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/remoteread"
 )
 
 const formType = "application/x-www-form-urlencoded"

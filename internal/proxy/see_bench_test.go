@@ -15,8 +15,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/topqueries"
 )
 
 func TestWhatIsOffAllocatesNothing(t *testing.T) {

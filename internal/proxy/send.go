@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/upstream"
 )
 
 // Reasons of promguard_upstream_resent_total: why a request may go to a second

@@ -18,10 +18,10 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/topqueries"
-	"github.com/promguard/promguard/internal/upstream"
 )
 
 func TestAlertLiftsNoBoundOfFederation(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/topqueries"
 )
 
 // countCost adds a request that was let through to what its query cost.

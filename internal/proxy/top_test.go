@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/topqueries"
+	"github.com/promguard/promguard/internal/proxy/topqueries"
 )
 
 // top asks until the total has so many requests: a request is counted when its

@@ -14,7 +14,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/promguard/promguard/internal/querylog"
+	"github.com/promguard/promguard/internal/proxy/querylog"
 )
 
 // propagator reads and writes the headers of W3C Trace Context.

@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/promguard/promguard/internal/identity"
+	"github.com/promguard/promguard/internal/proxy/identity"
 )
 
 // traced records the spans of a guard.

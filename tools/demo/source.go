@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 
-	"github.com/promguard/promguard/internal/kubelike"
+	"github.com/promguard/promguard/bench/kubelike"
 )
 
 // source is what is scraped besides Prometheus and the guard.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/promguard/promguard/internal/patchset"
+	"github.com/promguard/promguard/tools/patches/patchset"
 )
 
 // bumpOptions are the flags of bump.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/internal/patchset"
+	"github.com/promguard/promguard/tools/patches/patchset"
 )
 
 func main() {

@@ -27,8 +27,8 @@ import (
 	apiv1 "github.com/prometheus/prometheus/web/api/v1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/identity"
 	"github.com/promguard/promguard/internal/proxy"
+	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 

@@ -68,8 +68,11 @@ type objectSet struct {
 func index(t *testing.T, objects []runtime.Object) objectSet {
 	t.Helper()
 	set := objectSet{
-		map[string]*appsv1.Deployment{}, map[string]*corev1.Service{},
-		map[string]bool{}, map[string]bool{}, map[string]bool{},
+		map[string]*appsv1.Deployment{},
+		map[string]*corev1.Service{},
+		map[string]bool{},
+		map[string]bool{},
+		map[string]bool{},
 	}
 	seen := map[string]bool{}
 	for _, object := range objects {

@@ -6,7 +6,7 @@ package sample
 import (
 	"strconv"
 
-	"github.com/promguard/promguard/internal/admission"
+	"github.com/promguard/promguard/internal/proxy/admission"
 )
 
 // guards are the two pods of the guard. When one server replays, reads go to the

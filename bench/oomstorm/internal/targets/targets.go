@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/bench/kubelike"
 	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
-	"github.com/promguard/promguard/internal/kubelike"
 )
 
 const (

@@ -1,0 +1,197 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package estimate says what drop rules save in an installation: series,
+// samples per second, memory of the head, bytes of the write-ahead log and of
+// blocks, by rule.
+//
+// Series are counted for the first rule that drops them, as the rules are
+// applied, so that nothing is counted twice. What they cost is derived from the
+// counts by [Sizes], which say where they come from.
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/promguard/promguard/internal/relabel"
+)
+
+// Tally counts series.
+type Tally struct {
+	// Series are those that are scraped now, Head those stored in memory: churned
+	// ones too. Head is 0 where the source does not tell.
+	Series, Head int
+	// Rate sums up the samples per second of the series whose rate the source
+	// tells; Unrated counts the others of now.
+	Rate    float64
+	Unrated int
+}
+
+func (t *Tally) add(o Tally) {
+	t.Series += o.Series
+	t.Head += o.Head
+	t.Rate += o.Rate
+	t.Unrated += o.Unrated
+}
+
+// Counts are the series of an installation that rules drop.
+type Counts struct {
+	// Source says what was counted.
+	Source string
+	// ByRule has a tally per job for each rule of the profile.
+	ByRule []map[string]Tally
+	// All has a tally per job of all series, also of those that stay.
+	All map[string]Tally
+	// Head counts all series in memory, 0 if that is not known.
+	Head int
+	// AlreadyDropped counts what is scraped and not stored.
+	AlreadyDropped int
+	// Unknown says, by rule, why what it drops could not be counted, or not all
+	// of it.
+	Unknown []string
+	// Approximate says, by rule, what is not exact about its count.
+	Approximate []string
+	Notes       []string
+}
+
+func newCounts(source string, p relabel.Profile) Counts {
+	c := Counts{
+		Source: source, All: map[string]Tally{},
+		ByRule: make([]map[string]Tally, len(p.Rules)), Unknown: make([]string, len(p.Rules)), Approximate: make([]string, len(p.Rules)),
+	}
+	for i := range c.ByRule {
+		c.ByRule[i] = map[string]Tally{}
+	}
+	return c
+}
+
+func (c *Counts) add(rule int, job string, t Tally) {
+	sum := c.ByRule[rule][job]
+	sum.add(t)
+	c.ByRule[rule][job] = sum
+}
+
+func (c *Counts) addAll(job string, t Tally) {
+	sum := c.All[job]
+	sum.add(t)
+	c.All[job] = sum
+}
+
+// Saving is what goes, or would have to be stored.
+type Saving struct {
+	Series int `json:"series"`
+	// HeadSeries counts churned series in memory too, if that is known.
+	HeadSeries       int     `json:"head_series,omitempty"`
+	SamplesPerSecond float64 `json:"samples_per_second"`
+	// MemoryBytes is the memory of the series that are scraped now, less what is
+	// kept of them when they are dropped.
+	MemoryBytes      float64 `json:"memory_bytes"`
+	WALBytesPerDay   float64 `json:"wal_bytes_per_day"`
+	BlockBytesPerDay float64 `json:"block_bytes_per_day"`
+}
+
+// Rule is what one rule saves.
+type Rule struct {
+	ID     string         `json:"id"`
+	Class  relabel.Class  `json:"class"`
+	Saving                //nolint:embeddedstructfieldcheck // The order is that of the JSON.
+	Jobs   map[string]int `json:"jobs"`
+	// Unknown says why there is more than was counted, or may be.
+	Unknown     string `json:"unknown,omitempty"`
+	Approximate string `json:"approximate,omitempty"`
+}
+
+// Job is what is scraped of a job.
+type Job struct {
+	Job             string  `json:"job"`
+	Series          int     `json:"series"`
+	Dropped         int     `json:"dropped"`
+	IntervalSeconds float64 `json:"interval_seconds,omitempty"`
+}
+
+// Estimate is what the rules of a profile save. Make it with New.
+type Estimate struct {
+	Profile string `json:"profile"`
+	Source  string `json:"source"`
+	Sizes   Sizes  `json:"sizes"`
+	// Rules are sorted by what they save, the most first.
+	Rules []Rule `json:"rules"`
+	Total Saving `json:"total"`
+	// Of is what there is at all, and AlreadyDropped how many series are scraped and
+	// dropped now, and not counted.
+	Of             Saving   `json:"of"`
+	AlreadyDropped int      `json:"already_dropped,omitempty"`
+	Jobs           []Job    `json:"jobs"`
+	Notes          []string `json:"notes,omitempty"`
+}
+
+// New makes an estimate of what was counted of the profile's rules.
+func New(p relabel.Profile, c Counts, in Intervals, sizes Sizes) *Estimate {
+	e := &Estimate{Profile: p.Name, Source: c.Source, Sizes: sizes, AlreadyDropped: c.AlreadyDropped, Notes: c.Notes, Rules: []Rule{}, Jobs: []Job{}}
+	dropped := map[string]int{}
+	for i, r := range p.Rules {
+		s := sizes.saving(c.ByRule[i], in)
+		s.MemoryBytes -= sizes.DroppedBytesPerSeries * float64(s.Series)
+		rule := Rule{ID: r.ID, Class: r.Class, Saving: s, Jobs: map[string]int{}, Unknown: c.Unknown[i], Approximate: c.Approximate[i]}
+		for job, t := range c.ByRule[i] {
+			rule.Jobs[job] = t.Series
+			dropped[job] += t.Series
+		}
+		e.Total.add(s)
+		e.Rules = append(e.Rules, rule)
+	}
+	e.Of = sizes.saving(c.All, in)
+	if c.Head > 0 {
+		e.Of.HeadSeries = c.Head
+	}
+	for _, job := range slices.Sorted(maps.Keys(c.All)) {
+		t := c.All[job]
+		j := Job{Job: job, Series: t.Series, Dropped: dropped[job]}
+		if t.Unrated > 0 {
+			j.IntervalSeconds = in.of(job).Seconds()
+		}
+		e.Jobs = append(e.Jobs, j)
+	}
+	slices.SortStableFunc(e.Rules, func(a, b Rule) int {
+		return cmp.Or(cmp.Compare(b.SamplesPerSecond, a.SamplesPerSecond), cmp.Compare(b.Series, a.Series),
+			strings.Compare(b.Unknown, a.Unknown), strings.Compare(a.ID, b.ID))
+	})
+	return e
+}
+
+func (s *Saving) add(o Saving) {
+	s.Series += o.Series
+	s.HeadSeries += o.HeadSeries
+	s.SamplesPerSecond += o.SamplesPerSecond
+	s.MemoryBytes += o.MemoryBytes
+	s.WALBytesPerDay += o.WALBytesPerDay
+	s.BlockBytesPerDay += o.BlockBytesPerDay
+}
+
+// ExitCode is 0 if all rules were counted, and 2 if some could not be.
+func (e *Estimate) ExitCode() int {
+	if slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Unknown != "" }) {
+		return 2
+	}
+	return 0
+}
+
+// Jobs returns the jobs of which series were counted.
+func (c *Counts) Jobs() []string {
+	jobs := maps.Clone(c.All)
+	for _, byJob := range c.ByRule {
+		maps.Copy(jobs, byJob)
+	}
+	return slices.Sorted(maps.Keys(jobs))
+}
+
+// unknown notes why a rule's series could not be counted.
+func (c *Counts) unknown(rule int, format string, args ...any) {
+	if c.Unknown[rule] == "" {
+		c.Unknown[rule] = fmt.Sprintf(format, args...)
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package estimate
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// Sizes say what series and samples take, and where the figures come from.
+type Sizes struct {
+	// HeadBytesPerSeries is heap in use after a garbage collection: the series,
+	// its labels, its share of postings, and its chunks in memory.
+	HeadBytesPerSeries float64 `json:"head_bytes_per_series"`
+	// ScrapeCacheBytesPerSeries is what scrape loops hold of a series that is
+	// stored, and DroppedBytesPerSeries of one that is dropped: its text, by which
+	// the next scrape knows it again.
+	ScrapeCacheBytesPerSeries float64 `json:"scrape_cache_bytes_per_series"`
+	DroppedBytesPerSeries     float64 `json:"dropped_bytes_per_series"`
+	// WALBytesPerSample and BlockBytesPerSample are what is written.
+	WALBytesPerSample   float64 `json:"wal_bytes_per_sample"`
+	BlockBytesPerSample float64 `json:"block_bytes_per_sample"`
+	WALSource           string  `json:"wal_source"`
+	BlockSource         string  `json:"block_source"`
+}
+
+// What a modelled Kubernetes cluster takes, scraped every 30 s for two hours. A
+// test measures them again.
+const (
+	modelHeadBytesPerSeries        = 1900
+	modelScrapeCacheBytesPerSeries = 470
+	modelDroppedBytesPerSeries     = 290
+	modelWALBytesPerSample         = 7.3
+	modelBlockBytesPerSample       = 2
+	modelSource                    = "a modelled cluster"
+)
+
+// ModelSizes are those of a modelled Kubernetes cluster.
+func ModelSizes() Sizes {
+	return Sizes{
+		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
+		WALBytesPerSample: modelWALBytesPerSample, WALSource: modelSource,
+		BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: modelSource,
+	}
+}
+
+const secondsPerDay = 24 * 60 * 60
+
+// saving derives what the series of the tallies cost while they are stored.
+func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
+	var out Saving
+	// In one order, so that the sum is the same every time.
+	for _, job := range slices.Sorted(maps.Keys(byJob)) {
+		t := byJob[job]
+		out.Series += t.Series
+		out.HeadSeries += t.Head
+		out.SamplesPerSecond += t.Rate + float64(t.Unrated)/in.of(job).Seconds()
+	}
+	out.MemoryBytes = (s.HeadBytesPerSeries + s.ScrapeCacheBytesPerSeries) * float64(out.Series)
+	out.WALBytesPerDay = math.Round(s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay)
+	out.BlockBytesPerDay = math.Round(s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay)
+	return out
+}
+
+// Measured returns sizes with what was measured in the installation itself, 0 for
+// what was not.
+func (s Sizes) Measured(walBytesPerSample, blockBytesPerSample float64) Sizes {
+	const source = "measured here"
+	if walBytesPerSample > 0 {
+		s.WALBytesPerSample, s.WALSource = walBytesPerSample, source
+	}
+	if blockBytesPerSample > 0 {
+		s.BlockBytesPerSample, s.BlockSource = blockBytesPerSample, source
+	}
+	return s
+}

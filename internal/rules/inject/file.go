@@ -1,0 +1,309 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/yamlerr"
+)
+
+const scrapeConfigs = "scrape_configs"
+
+// file is a configuration file as text and as YAML. It is not changed once it is
+// parsed.
+type file struct {
+	// lines have their ends with them.
+	lines []string
+	eol   string
+	doc   *yaml.Node
+	jobs  []job
+}
+
+// job is a scrape config. Lines count from 0.
+type job struct {
+	name        string
+	mapping     *yaml.Node
+	first, last int
+	text        string
+}
+
+// parse reads the text. The errors are what a reader can mend in the file.
+func parse(text []byte) (*file, error) {
+	f := &file{lines: strings.SplitAfter(string(text), "\n"), eol: "\n"}
+	if strings.HasSuffix(f.lines[0], "\r\n") {
+		f.eol = "\r\n"
+	}
+	if n := len(f.lines); f.lines[n-1] == "" {
+		f.lines = f.lines[:n-1]
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty")
+	} else if err != nil {
+		return nil, fmt.Errorf("not YAML: %w", yamlerr.Locate(text, err))
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one YAML document")
+	}
+	f.doc = &doc
+	if err := doc.Decode(&map[string]any{}); err != nil {
+		return nil, err
+	}
+	if err := f.findJobs(doc.Content[0]); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// findJobs finds the scrape configs of a configuration, or of the values of the
+// chart prometheus, where they are a list in the configuration or a map by name.
+func (f *file) findJobs(root *yaml.Node) error {
+	if err := f.listedJobs(root); err != nil {
+		return err
+	}
+	if _, files := field(root, "serverFiles"); files != nil {
+		if _, config := field(files, "prometheus.yml"); config != nil {
+			if err := f.listedJobs(config); err != nil {
+				return err
+			}
+		}
+	}
+	return f.namedJobs(root)
+}
+
+// namedJobs are those of a map. What is null or not enabled is no scrape config.
+func (f *file) namedJobs(root *yaml.Node) error {
+	_, configs := field(root, "scrapeConfigs")
+	if configs == nil || configs.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(configs.Content); i += 2 {
+		k, node := configs.Content[i], configs.Content[i+1]
+		if _, enabled := field(node, "enabled"); enabled != nil && enabled.Value == "false" || node.Tag == "!!null" {
+			continue
+		}
+		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+			return fmt.Errorf("line %d: the scrape config %s must be a mapping that is written out", k.Line, k.Value)
+		}
+		name := k
+		if _, own := field(node, "job_name"); own != nil {
+			name = own
+		}
+		f.addJob(name.Value, node, f.nextLine(node)-1)
+	}
+	return nil
+}
+
+func (f *file) addJob(name string, node *yaml.Node, last int) {
+	first := node.Line - 1
+	f.jobs = append(f.jobs, job{
+		name: name, mapping: node, first: first, last: last, text: strings.Join(f.lines[first:max(first, last+1)], ""),
+	})
+}
+
+// nextLine returns the line, from 0, on which what follows the node begins.
+func (f *file) nextLine(node *yaml.Node) int {
+	next, last := len(f.lines), deepest(node)
+	var visit func(*yaml.Node)
+	visit = func(n *yaml.Node) {
+		if n.Line > last {
+			next = min(next, n.Line-1)
+		}
+		for _, c := range n.Content {
+			visit(c)
+		}
+	}
+	visit(f.doc)
+	return next
+}
+
+func (f *file) listedJobs(root *yaml.Node) error {
+	k, list := field(root, scrapeConfigs)
+	if list == nil {
+		return nil
+	}
+	if list.Kind != yaml.SequenceNode && !isEmpty(list) {
+		return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
+	}
+	end := f.nextLine(list)
+	for i, node := range list.Content {
+		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+			return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
+		}
+		_, name := field(node, "job_name")
+		if name == nil || name.Kind != yaml.ScalarNode {
+			return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
+		}
+		last := end - 1
+		if i+1 < len(list.Content) {
+			last = list.Content[i+1].Line - 2
+		}
+		f.addJob(name.Value, node, last)
+	}
+	return nil
+}
+
+func (f *file) text() string { return strings.Join(f.lines, "") }
+
+// selectJobs returns the indices of the jobs whose names match.
+func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
+	var out []int
+	for i, j := range f.jobs {
+		if jobs == nil || jobs.MatchString(j.name) {
+			out = append(out, i)
+		}
+	}
+	switch {
+	case len(f.jobs) == 0 && len(f.otherFiles()) > 0:
+		// All are in other files.
+	case len(f.jobs) == 0:
+		return nil, fmt.Errorf("there are no %s", scrapeConfigs)
+	case len(out) == 0:
+		return nil, fmt.Errorf("no job_name matches %s: there are %s", jobs, strings.Join(f.names(), ", "))
+	}
+	return out, nil
+}
+
+func (f *file) names() []string {
+	names := make([]string, 0, len(f.jobs))
+	for _, j := range f.jobs {
+		names = append(names, j.name)
+	}
+	return names
+}
+
+// block is a run of marked lines, marks included. Lines count from 0.
+type block struct{ first, last int }
+
+func (f *file) blocks() ([]block, error) {
+	var out []block
+	open := -1
+	for i, line := range f.lines {
+		switch text := strings.TrimSpace(line); {
+		case strings.HasPrefix(text, beginMark):
+			if open >= 0 {
+				return nil, fmt.Errorf("line %d: marked rules begin, and those that began in line %d have no end", i+1, open+1)
+			}
+			open = i
+		case strings.HasPrefix(text, endMark):
+			if open < 0 {
+				return nil, fmt.Errorf("line %d: marked rules end that did not begin", i+1)
+			}
+			out = append(out, block{open, i})
+			open = -1
+		}
+	}
+	if open >= 0 {
+		return nil, fmt.Errorf("line %d: marked rules begin that do not end", open+1)
+	}
+	return out, nil
+}
+
+// otherFiles returns the patterns of scrape_config_files.
+func (f *file) otherFiles() []string {
+	_, patterns := field(f.doc.Content[0], "scrape_config_files")
+	var out []string
+	if patterns == nil || patterns.Decode(&out) != nil {
+		return nil
+	}
+	return out
+}
+
+// values returns the scrape configs as plain values.
+func (f *file) values() []map[string]any {
+	var out []map[string]any
+	for _, j := range f.jobs {
+		var m map[string]any
+		// It has been decoded as a part of the file.
+		_ = j.mapping.Decode(&m)
+		out = append(out, m)
+	}
+	return out
+}
+
+// others returns everything but the scrape configs.
+func (f *file) others() any {
+	var without func(n *yaml.Node) *yaml.Node
+	without = func(n *yaml.Node) *yaml.Node {
+		if slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n }) {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+		}
+		out := *n
+		out.Content = nil
+		for _, c := range n.Content {
+			out.Content = append(out.Content, without(c))
+		}
+		return &out
+	}
+	var out any
+	_ = without(f.doc).Decode(&out)
+	return out
+}
+
+// field returns the key and the value of a field of a mapping, or nil.
+func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+	if mapping.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == name {
+			return mapping.Content[i], mapping.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+func (j job) field(name string) (key, value *yaml.Node) { return field(j.mapping, name) }
+
+// nothing returns what stands for no rules in the job: the bracket that begins an
+// empty list, a written null, or "".
+func (j job) nothing() string {
+	_, value := j.field(key)
+	switch {
+	case value == nil:
+		return ""
+	case value.Kind == yaml.SequenceNode && len(value.Content) == 0:
+		return "["
+	case value.Tag == "!!null":
+		return value.Value
+	}
+	return ""
+}
+
+// merged reports whether the field comes from a merge key.
+func (j job) merged(name string) bool {
+	if _, own := j.field(name); own != nil {
+		return false
+	}
+	_, from := j.field("<<")
+	if from == nil {
+		return false
+	}
+	var all map[string]any
+	return from.Decode(&all) != nil || all[name] != nil
+}
+
+// isEmpty reports whether the node is nothing or an empty list.
+func isEmpty(node *yaml.Node) bool {
+	return node.Anchor == "" && (node.Tag == "!!null" || node.Kind == yaml.SequenceNode && len(node.Content) == 0)
+}
+
+// deepest returns the last line on which a part of the node begins, from 1.
+func deepest(node *yaml.Node) int {
+	line := node.Line
+	for _, n := range node.Content {
+		line = max(line, deepest(n))
+	}
+	return line
+}
