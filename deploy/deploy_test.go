@@ -25,7 +25,7 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/replay"
-	"github.com/promguard/promguard/internal/rules/check/report"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/evaluate"
+	"github.com/promguard/promguard/internal/rules/report"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // exitStatus ends the process with a status after everything has been said.
@@ -104,7 +104,7 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	checker, err := check.New(p, replay.Layouts(series))
+	checker, err := check.New(p, evaluate.Layouts(series))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if !f.hasData() {
 		return report.New(in), nil
 	}
-	if in.Data, err = replay.Load(p, series, found.Expressions); err != nil {
+	if in.Data, err = evaluate.Load(p, series, found.Expressions); err != nil {
 		return nil, err
 	}
 	defer in.Data.Close()
@@ -123,7 +123,7 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.server.given() }
 
 // series reads the data to evaluate expressions on.
-func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr io.Writer) ([]replay.Series, error) {
+func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr io.Writer) ([]evaluate.Series, error) {
 	series, err := readExpositions(f.exposition, stderr)
 	if err != nil || !f.server.given() {
 		return series, err
@@ -137,7 +137,7 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr
 		return nil, err
 	}
 	defer api.Close()
-	live, err := replay.ReadLive(context.Background(), api, checker.Concerns(exprs))
+	live, err := evaluate.ReadLive(context.Background(), api, checker.Concerns(exprs))
 	for _, w := range api.Warnings() {
 		fmt.Fprintf(stderr, "promguard: --prometheus warned, and may have left something out: %s\n", oneLine(w))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/rules/check/replay"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/evaluate"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // sourceFlags say where the expressions of an installation stand.
@@ -39,8 +39,8 @@ func (f *sourceFlags) read() source.Found {
 
 // readExpositions reads scrapes. It tells of series without a job: rules that hold for
 // some jobs only are then of no effect, which looks like a small saving.
-func readExpositions(args []string, stderr io.Writer) ([]replay.Series, error) {
-	series, err := replay.ReadExpositions(args)
+func readExpositions(args []string, stderr io.Writer) ([]evaluate.Series, error) {
+	series, err := evaluate.ReadExpositions(args)
 	if err != nil {
 		return nil, fmt.Errorf("--exposition: %w", err)
 	}

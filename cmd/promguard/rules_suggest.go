@@ -14,8 +14,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/source"
 	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/source"
 	"github.com/promguard/promguard/internal/rules/suggest"
 )
 

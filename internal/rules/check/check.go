@@ -28,8 +28,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/automaton"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/automaton"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Verdict says what a rule does to an expression. They are ordered from nothing

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // profile reads rules in the form of a file.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Widely used drop rules have been wrong in five ways. Each is here as the rule

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/automaton"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/automaton"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 const bucketSuffix = "_bucket"

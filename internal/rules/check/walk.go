@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/promguard/promguard/internal/rules/check/automaton"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/automaton"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // walker finds what one rule does to expressions.

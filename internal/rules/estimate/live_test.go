@@ -24,7 +24,7 @@ import (
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/replay"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/inventory"
 )
 
@@ -81,7 +81,7 @@ func installation(targets int) []labels.Labels {
 func scrapes(series []labels.Labels) inventory.Scrapes {
 	var out inventory.Scrapes
 	for _, s := range series {
-		out = append(out, replay.Series{Labels: s, Value: 1})
+		out = append(out, evaluate.Series{Labels: s, Value: 1})
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/automaton"
+	"github.com/promguard/promguard/internal/rules/automaton"
 )
 
 // scope is a rule as matchers.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/promguard/promguard/internal/rules/check/replay"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 )
 
 // lookback is how old the last sample of a series may be for the series to count
@@ -37,7 +37,7 @@ type Source interface {
 }
 
 // Scrapes are series of single scrapes, all of them of now.
-type Scrapes []replay.Series
+type Scrapes []evaluate.Series
 
 // Each implements Source.
 func (s Scrapes) Each(ctx context.Context, visit func(Series) error) error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Evidence is what may read series.

@@ -27,8 +27,8 @@ import (
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/source"
 	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Finder finds series that nothing reads. Make it with New.

@@ -23,9 +23,9 @@ import (
 	"github.com/promguard/promguard/internal/promapi/promtest"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/replay"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,7 +78,7 @@ groups:
 
 func series(t testing.TB) inventory.Scrapes {
 	t.Helper()
-	s, err := replay.ParseExposition([]byte(exposition), labels.FromStrings("job", "one", "instance", "a:1"))
+	s, err := evaluate.ParseExposition([]byte(exposition), labels.FromStrings("job", "one", "instance", "a:1"))
 	require.NoError(t, err)
 	return s
 }
@@ -209,10 +209,10 @@ func TestSuggestionsChangeNothing(t *testing.T) {
 		suggested += len(r.Suggestions)
 		p, err := relabel.ParseProfile("suggested.yaml", []byte(written(t, r)))
 		require.NoError(t, err)
-		checker, err := check.New(p, replay.Layouts(series(t)))
+		checker, err := check.New(p, evaluate.Layouts(series(t)))
 		require.NoError(t, err)
 		results := checker.Check(e.Expressions)
-		d, err := replay.Load(p, series(t), e.Expressions)
+		d, err := evaluate.Load(p, series(t), e.Expressions)
 		require.NoError(t, err)
 		dropped := 0
 		for _, s := range r.Suggestions {
@@ -221,7 +221,7 @@ func TestSuggestionsChangeNothing(t *testing.T) {
 		require.Equal(t, d.Dropped, dropped, "what is promised is what goes")
 		for i, m := range d.Compare(results) {
 			require.Equal(t, check.Invisible, results[i].Verdict, log.String())
-			require.Contains(t, []replay.Outcome{replay.Equal, replay.Failed}, m.Outcome, "%s: %s", results[i].Expression.Text, m.Why)
+			require.Contains(t, []evaluate.Outcome{evaluate.Equal, evaluate.Failed}, m.Outcome, "%s: %s", results[i].Expression.Text, m.Why)
 		}
 		require.NoError(t, d.Close())
 	}
@@ -352,7 +352,7 @@ func TestSuggestionsAreOfWhatTheExtendedProfileLeaves(t *testing.T) {
 		}
 	}
 	require.Regexp(t, "^[a-z_]+$", name, "a metric that the profile drops")
-	source := append(series(t), replay.Series{Labels: labels.FromStrings("__name__", name)})
+	source := append(series(t), evaluate.Series{Labels: labels.FromStrings("__name__", name)})
 	f, err := New(evidence(t, ruleFile, fmt.Sprintf("{\"params\":{\"query\":%q}}", name)))
 	require.NoError(t, err)
 	r, err := f.Scan(context.Background(), "a test", source, base, 100)

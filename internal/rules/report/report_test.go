@@ -13,8 +13,8 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/replay"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/evaluate"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 func input(verdicts ...check.Verdict) Input {
@@ -88,24 +88,24 @@ func TestAllFormatsTellTheSame(t *testing.T) {
 func TestDataMakeAVerdictOnlyWorse(t *testing.T) {
 	for _, tc := range []struct {
 		proved   check.Verdict
-		measured replay.Outcome
+		measured evaluate.Outcome
 		want     check.Verdict
 		says     string
 	}{
-		{check.Invisible, replay.Equal, check.Invisible, ""},
-		{check.Invisible, replay.Failed, check.Invisible, ""},
-		{check.Invisible, replay.Gone, check.Gone, "The proof says otherwise; please report this."},
-		{check.Thinned, replay.Within, check.Thinned, ""},
-		{check.Thinned, replay.Changed, check.Changed, "The proof says otherwise"},
-		{check.Undecided, replay.Equal, check.Undecided, "Evaluated on the data, the result is the same."},
-		{check.Undecided, replay.Skipped, check.Undecided, ""},
-		{check.Undecided, replay.Changed, check.Changed, ""},
-		{check.Changed, replay.Equal, check.Changed, "Evaluated on the data, the result is the same."},
-		{check.Changed, replay.Gone, check.Gone, ""},
+		{check.Invisible, evaluate.Equal, check.Invisible, ""},
+		{check.Invisible, evaluate.Failed, check.Invisible, ""},
+		{check.Invisible, evaluate.Gone, check.Gone, "The proof says otherwise; please report this."},
+		{check.Thinned, evaluate.Within, check.Thinned, ""},
+		{check.Thinned, evaluate.Changed, check.Changed, "The proof says otherwise"},
+		{check.Undecided, evaluate.Equal, check.Undecided, "Evaluated on the data, the result is the same."},
+		{check.Undecided, evaluate.Skipped, check.Undecided, ""},
+		{check.Undecided, evaluate.Changed, check.Changed, ""},
+		{check.Changed, evaluate.Equal, check.Changed, "Evaluated on the data, the result is the same."},
+		{check.Changed, evaluate.Gone, check.Gone, ""},
 	} {
 		in := input(tc.proved)
-		in.Data = &replay.Data{Series: 10, Dropped: 4, PerRule: []int{1, 3}, Unguarded: nil}
-		in.Measured = []replay.Measured{{Outcome: tc.measured, Rows: 1}}
+		in.Data = &evaluate.Data{Series: 10, Dropped: 4, PerRule: []int{1, 3}, Unguarded: nil}
+		in.Measured = []evaluate.Measured{{Outcome: tc.measured, Rows: 1}}
 		r := New(in)
 		require.Equal(t, tc.want, r.Verdict, "%s, %s", tc.proved, tc.measured)
 		require.Equal(t, 3, r.Rules[1].Dropped)
@@ -117,8 +117,8 @@ func TestDataMakeAVerdictOnlyWorse(t *testing.T) {
 
 func TestResultThatIsEmptySaysNothing(t *testing.T) {
 	in := input(check.Undecided)
-	in.Data = &replay.Data{PerRule: []int{0, 0}}
-	in.Measured = []replay.Measured{{Outcome: replay.Equal, Rows: 0}}
+	in.Data = &evaluate.Data{PerRule: []int{0, 0}}
+	in.Measured = []evaluate.Measured{{Outcome: evaluate.Equal, Rows: 0}}
 	r := New(in)
 	require.Equal(t, 2, r.ExitCode())
 	require.NotContains(t, text(t, r, FormatText), "the result is the same")
@@ -132,15 +132,15 @@ func TestNothingThatWasFoundIsNotProved(t *testing.T) {
 
 func TestBreakThatOnlyTheDataShowIsSaid(t *testing.T) {
 	in := input(check.Invisible)
-	in.Data = &replay.Data{PerRule: []int{0, 0}}
-	in.Measured = []replay.Measured{{Outcome: replay.Gone, Rows: 1}}
+	in.Data = &evaluate.Data{PerRule: []int{0, 0}}
+	in.Measured = []evaluate.Measured{{Outcome: evaluate.Gone, Rows: 1}}
 	require.Contains(t, text(t, New(in), FormatText), "WOULD BREAK 1 expression, which the data show and no rule explains.")
 }
 
 func TestGuardThatIsNotMetIsAProblem(t *testing.T) {
 	in := input(check.Invisible)
-	in.Data = &replay.Data{PerRule: []int{1, 0}, Unguarded: []relabel.Rule{{ID: "one", Requires: `a{b!=""}`}}}
-	in.Measured = []replay.Measured{{Outcome: replay.Equal}}
+	in.Data = &evaluate.Data{PerRule: []int{1, 0}, Unguarded: []relabel.Rule{{ID: "one", Requires: `a{b!=""}`}}}
+	in.Measured = []evaluate.Measured{{Outcome: evaluate.Equal}}
 	r := New(in)
 	require.Equal(t, 2, r.ExitCode())
 	require.Contains(t, text(t, r, FormatText), `only for installations that have a{b!=""}`)

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package evaluate
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Outcome says how the two results of an expression compare.

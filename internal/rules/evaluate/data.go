@@ -1,13 +1,13 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay evaluates expressions on the same data with and without drop
+// Package evaluate evaluates expressions on the same data with and without drop
 // rules, and compares the results. It is the check of the proofs in package
 // check: what they call invisible must come out equal.
 //
 // The data are single scrapes. A history is made from each: counters grow in
 // proportion to their value, gauges stay.
-package replay
+package evaluate
 
 import (
 	"errors"

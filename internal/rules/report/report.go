@@ -13,8 +13,8 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/replay"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/evaluate"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Formats of a report.
@@ -131,8 +131,8 @@ type Input struct {
 	Problems []source.Problem
 	// Data and Measured, one per result, are set if the expressions were
 	// evaluated too.
-	Data     *replay.Data
-	Measured []replay.Measured
+	Data     *evaluate.Data
+	Measured []evaluate.Measured
 }
 
 // New makes a report.
@@ -177,7 +177,7 @@ func New(in Input) *Report {
 	return r
 }
 
-func (r *Report) addData(d *replay.Data) {
+func (r *Report) addData(d *evaluate.Data) {
 	r.Data = &Data{Series: d.Series, Dropped: d.Dropped}
 	for i, n := range d.PerRule {
 		r.Rules[i].Dropped = n
@@ -194,16 +194,16 @@ func (r *Report) addData(d *replay.Data) {
 const sameOnData = "Evaluated on the data, the result is the same."
 
 // addMeasured counts an outcome and lets it make a verdict worse, never better.
-func (r *Report) addMeasured(f *Finding, m replay.Measured) {
+func (r *Report) addMeasured(f *Finding, m evaluate.Measured) {
 	f.Measured = &Measured{Outcome: string(m.Outcome), Why: m.Why}
 	d := r.Data
 	switch m.Outcome {
-	case replay.Skipped:
+	case evaluate.Skipped:
 		return
-	case replay.Failed:
+	case evaluate.Failed:
 		d.Failed++
 		return
-	case replay.Equal:
+	case evaluate.Equal:
 		d.Equal++
 		if m.Rows == 0 {
 			d.Empty++
@@ -212,19 +212,19 @@ func (r *Report) addMeasured(f *Finding, m replay.Measured) {
 		if f.Verdict != check.Invisible && f.Verdict != check.Thinned && m.Rows > 0 {
 			f.Measured.Why = sameOnData
 		}
-	case replay.Within:
+	case evaluate.Within:
 		d.Within++
-	case replay.Changed:
+	case evaluate.Changed:
 		d.Outside++
-	case replay.Gone:
+	case evaluate.Gone:
 		d.Vanished++
 	}
 	d.Evaluated++
-	measured := map[replay.Outcome]check.Verdict{
-		replay.Within: check.Changed, replay.Changed: check.Changed, replay.Gone: check.Gone,
+	measured := map[evaluate.Outcome]check.Verdict{
+		evaluate.Within: check.Changed, evaluate.Changed: check.Changed, evaluate.Gone: check.Gone,
 	}[m.Outcome]
 	switch {
-	case measured == "" || f.Verdict == check.Thinned && m.Outcome == replay.Within:
+	case measured == "" || f.Verdict == check.Thinned && m.Outcome == evaluate.Within:
 	case f.Verdict == check.Invisible || f.Verdict == check.Thinned:
 		// One of the two is wrong, and the data are not.
 		f.Verdict = measured

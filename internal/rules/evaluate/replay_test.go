@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package evaluate
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package evaluate
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // Data is the same scrape with and without the series that a profile drops.

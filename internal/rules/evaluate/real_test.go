@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package evaluate
 
 import (
 	"encoding/json"
@@ -18,11 +18,11 @@ import (
 
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/check/source"
+	"github.com/promguard/promguard/internal/rules/source"
 )
 
 // sharedDir holds real data that is not part of the repository.
-const sharedDir = "../../../../../shared"
+const sharedDir = "../../../../shared"
 
 // targets are the labels that kube-prometheus's scrape configs give a component.
 var targets = map[string]labels.Labels{
