@@ -89,7 +89,7 @@ deploy-render:
 .PHONY: test-e2e
 test-e2e: build stock
 	go build -o $(BIN)/ ./tools/demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/... ./tools/panels/...
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler; those of the patched Prometheus are in test-race-patches
 .PHONY: test-race
@@ -206,7 +206,6 @@ bench-proxy-long:
 	$(BIN)/bench-proxy crowd
 
 include tools/packaging.mk
-include tools/panels.mk
 include tools/cluster.mk
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod; lint looks at the new files and edited lines of the patched tree, too

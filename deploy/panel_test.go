@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
@@ -104,7 +105,7 @@ func TestPodsOnTheNetworkOfTheirHostAreNotCounted(t *testing.T) {
 
 func TestNoPanelMakesAZeroOfNothing(t *testing.T) {
 	for _, q := range panels(t, "5m") {
-		require.NotContains(t, q.expr, "vector(0)", q.place)
+		require.NotContains(t, q.Expr, "vector(0)", q.Place)
 	}
 }
 
@@ -112,8 +113,8 @@ func TestNoPanelMakesAZeroOfNothing(t *testing.T) {
 func panel(t *testing.T, place string) string {
 	t.Helper()
 	for _, q := range panels(t, "5m") {
-		if q.place == place {
-			return q.expr
+		if q.Place == place {
+			return q.Expr
 		}
 	}
 	require.Fail(t, "no panel", place)
@@ -146,4 +147,22 @@ func values(t *testing.T, store storage.Queryable, expr string) map[string]float
 		found[strings.TrimSpace(s.Metric.String())] = float64(int(s.F + 0.5))
 	}
 	return found
+}
+
+func TestALegendTellsSeriesApart(t *testing.T) {
+	a, b := labels.FromStrings("class", "query", "instance", "a"), labels.FromStrings("class", "query", "instance", "b")
+	for legend, wrong := range map[string]string{
+		"__auto":                         "",
+		"{{class}} of {{instance}}":      "",
+		"{{pod}}{{instance}} of nothing": "",
+		"{{ class }}":                    `two series have the legend "query"`,
+		"{{class}} {{pod}}":              `the legend has {{pod}}, which {class="query", instance="a"} leaves empty`,
+	} {
+		err := Panel{Legend: legend}.CheckLegends([]labels.Labels{a, b})
+		if wrong == "" {
+			require.NoError(t, err, legend)
+		} else {
+			require.EqualError(t, err, wrong)
+		}
+	}
 }
