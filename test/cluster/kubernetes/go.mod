@@ -1,4 +1,4 @@
-module github.com/promguard/promguard/tools/cluster/kubernetes
+module github.com/promguard/promguard/test/cluster/kubernetes
 
 go 1.26.0
 

@@ -1,11 +1,10 @@
-module github.com/promguard/promguard/tools/cluster
+module github.com/promguard/promguard/test/cluster
 
 go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/sys v0.48.0
 	helm.sh/helm/v3 v3.22.0
 	k8s.io/api v0.37.0
 	k8s.io/apimachinery v0.37.0
@@ -100,6 +99,7 @@ require (
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

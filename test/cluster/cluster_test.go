@@ -3,11 +3,13 @@
 
 //go:build linux
 
+// Package cluster runs a Kubernetes on this machine: etcd, the API server, the
+// controllers and the scheduler, the Prometheus operator with its admission, and for
+// root, in the namespaces of isolate.sh, a node with containerd. Nothing is simulated
+// and nothing is downloaded: the parts are upstream's code, built by make cluster.
 package cluster
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"fmt"
 	"net"
@@ -22,17 +24,26 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
-	// nodeAddress is that of the node and of the API server where they have a
-	// network of their own; it is the gateway of the pods.
+	// nodeAddress is that of the node and of the API server where isolate.sh has made
+	// them a network of their own; it is the gateway of the pods.
 	nodeAddress = "10.244.0.1"
 	podNetwork  = "10.244.0.0/24"
 	services    = "10.96.0.0/16"
 	// kubernetesService is the first address of services.
 	kubernetesService = "10.96.0.1"
 )
+
+// groups are those of the users that there are.
+var groups = map[string]string{
+	"admin": "system:masters", "coredns": "system:masters",
+	"system:kube-controller-manager": "", "system:kube-scheduler": "", "system:kube-proxy": "",
+	"system:node:" + nodeName: "system:nodes", "prometheus-operator": "",
+}
 
 // Cluster is a control plane with the Prometheus operator, and a client of it that
 // may do everything.
@@ -41,35 +52,36 @@ type Cluster struct {
 	// Logs is the folder with what every part has written.
 	Logs string
 
-	dir, bin  string
-	authority authority
-	address   string // of the API server and of the node
-	api       string // URL
-	operator  *process
+	dir, bin string
+	secret   string // What users' tokens end with.
+	ca       []byte // The API server's.
+	address  string // of the API server and of the node
+	api      string // URL
+	operator *process
 }
 
 // Start runs a cluster without nodes until the test ends.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	c := &Cluster{bin: binDir(t), dir: t.TempDir(), address: "127.0.0.1"}
+	c := &Cluster{bin: binDir(t), dir: t.TempDir(), address: "127.0.0.1", secret: rand.Text()}
 	c.Logs = logsDir(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the logs of the cluster are in %s", c.Logs)
 		}
 	})
-	var err error
-	c.authority, err = newAuthority()
-	require.NoError(t, err)
 	if isolation() != "" {
-		require.NoError(t, makeBridge())
 		c.address = nodeAddress
 	}
 	c.startAPIServer(t, c.startEtcd(t))
-	c.Client = newClient(t, c.config("admin", "system:masters"))
+	c.Client = newClient(t, c.config("admin"))
 	c.startControllers(t)
 	return c
 }
+
+// isolation is the directory of this process's own /var and /run, or empty where it
+// runs beside everything else.
+func isolation() string { return os.Getenv("PROMGUARD_CLUSTER_ISOLATED") }
 
 // logsDir outlives the test, and is emptied by the next.
 func logsDir(t testing.TB) string {
@@ -96,7 +108,7 @@ func (c *Cluster) Binary(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(c.bin, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%v: make test-cluster builds it", err)
+		lacks(t, "%v: make test-cluster builds it", err)
 	}
 	return path
 }
@@ -114,29 +126,26 @@ func (c *Cluster) startEtcd(t testing.TB) string {
 
 func (c *Cluster) startAPIServer(t testing.TB, etcd string) {
 	t.Helper()
-	cert, key, err := c.authority.server([]string{"localhost", "kubernetes.default.svc"},
-		net.ParseIP(c.address), net.ParseIP("127.0.0.1"), net.ParseIP(kubernetesService))
+	certFile, keyFile := c.certify(t, "apiserver", net.ParseIP(c.address), net.ParseIP(kubernetesService))
+	var err error
+	c.ca, err = os.ReadFile(certFile)
 	require.NoError(t, err)
-	certFile, keyFile, err := writePair(c.dir, "apiserver", cert, key)
+	accountsKey, err := keyutil.MakeEllipticPrivateKeyPEM()
 	require.NoError(t, err)
-	cert, key, err = c.authority.client("kube-apiserver", "system:masters")
-	require.NoError(t, err)
-	kubeletCert, kubeletKey, err := writePair(c.dir, "apiserver-kubelet", cert, key)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.caFile(), c.authority.pem(), 0o600))
-	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	pem, err := keyPEM(accounts)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.accountsKey(), pem, 0o600))
+	require.NoError(t, os.WriteFile(c.accountsKey(), accountsKey, 0o600))
+	tokens := ""
+	for user, group := range groups {
+		tokens += fmt.Sprintf("%s,%s,%s,%s\n", c.token(user), user, user, group)
+	}
+	tokensFile := filepath.Join(c.dir, "tokens.csv")
+	require.NoError(t, os.WriteFile(tokensFile, []byte(tokens), 0o600))
 
 	port := freePort(t)
 	c.api = fmt.Sprintf("https://%s:%d", c.address, port)
 	args := []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.address, "--advertise-address=" + c.address,
 		fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
-		"--client-ca-file=" + c.caFile(), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-		"--kubelet-client-certificate=" + kubeletCert, "--kubelet-client-key=" + kubeletKey,
+		"--token-auth-file=" + tokensFile, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.accountsKey(),
 		"--service-account-signing-key-file=" + c.accountsKey(), "--service-cluster-ip-range=" + services,
 	}
@@ -145,43 +154,56 @@ func (c *Cluster) startAPIServer(t testing.TB, etcd string) {
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
 	p := c.part(t, "kube-apiserver", args...)
-	transport, err := rest.TransportFor(c.config("admin", "system:masters"))
+	transport, err := rest.TransportFor(c.config("admin"))
 	require.NoError(t, err)
 	p.await(t, 2*time.Minute, answers(&http.Client{Transport: transport, Timeout: 5 * time.Second}, c.api+"/readyz"))
 }
 
-func (c *Cluster) caFile() string      { return filepath.Join(c.dir, "ca.crt") }
 func (c *Cluster) accountsKey() string { return filepath.Join(c.dir, "accounts.key") }
+
+// token is what a user is known by.
+func (c *Cluster) token(user string) string {
+	return strings.ReplaceAll(user, ":", "-") + "." + c.secret
+}
+
+// certify writes a certificate for this machine, followed by the authority that signed
+// it, and its key.
+func (c *Cluster) certify(t testing.TB, name string, addresses ...net.IP) (certFile, keyFile string) {
+	t.Helper()
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", append(addresses, net.ParseIP("127.0.0.1")), []string{"kubernetes.default.svc"})
+	require.NoError(t, err)
+	certFile, keyFile = filepath.Join(c.dir, name+".crt"), filepath.Join(c.dir, name+".key")
+	require.NoError(t, os.WriteFile(certFile, certPEM, 0o600))
+	require.NoError(t, os.WriteFile(keyFile, keyPEM, 0o600))
+	return certFile, keyFile
+}
 
 func (c *Cluster) startControllers(t testing.TB) {
 	t.Helper()
 	c.part(t, "kube-controller-manager", "--kubeconfig="+c.kubeconfig(t, "system:kube-controller-manager"),
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials",
-		"--service-account-private-key-file="+c.accountsKey(), "--root-ca-file="+c.caFile(),
+		"--service-account-private-key-file="+c.accountsKey(), "--root-ca-file="+filepath.Join(c.dir, "apiserver.crt"),
 		// A node that is gone for good is not waited for.
 		"--node-monitor-grace-period=1m")
 	c.part(t, "kube-scheduler", "--kubeconfig="+c.kubeconfig(t, "system:kube-scheduler"), "--leader-elect=false", "--secure-port=0")
 }
 
 // config is that of a client of the API server.
-func (c *Cluster) config(user string, groups ...string) *rest.Config {
-	cert, key, err := c.authority.client(user, groups...)
-	if err != nil {
-		panic(err) // Of crypto/rand.
-	}
+func (c *Cluster) config(user string) *rest.Config {
 	return &rest.Config{
 		Host: c.api, QPS: -1, // The server's own fairness is enough.
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem(), CertData: cert, KeyData: key},
+		BearerToken: c.token(user), TLSClientConfig: rest.TLSClientConfig{CAData: c.ca},
 	}
 }
 
 // kubeconfig writes the file that makes a program this user.
-func (c *Cluster) kubeconfig(t testing.TB, user string, groups ...string) string {
+func (c *Cluster) kubeconfig(t testing.TB, user string) string {
 	t.Helper()
-	config, file := c.config(user, groups...), filepath.Join(c.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
+	require.Contains(t, groups, user)
+	file := filepath.Join(c.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: c.api, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: c.api, CertificateAuthorityData: c.ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {Token: c.token(user)}},
 		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
 		CurrentContext: "test",
 	}, file))

@@ -32,7 +32,7 @@ func imagesDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("PROMGUARD_IMAGES")
 	if dir == "" {
-		t.Skip("PROMGUARD_IMAGES is not set: make test-cluster sets it")
+		lacks(t, "PROMGUARD_IMAGES is not set: make test-cluster sets it")
 	}
 	return dir
 }

@@ -198,10 +198,10 @@ func untyped(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// WaitFor waits until condition says nil, for two minutes at most.
+// WaitFor waits until condition says nil, for five minutes at most.
 func WaitFor(t testing.TB, what string, condition func() error) {
 	t.Helper()
-	WaitUpTo(t, 2*time.Minute, what, condition)
+	WaitUpTo(t, 5*time.Minute, what, condition)
 }
 
 // WaitUpTo is WaitFor with another limit.

@@ -39,6 +39,19 @@ func namespace() *unstructured.Unstructured {
 	return o
 }
 
+// makeNamespace makes the namespace, and waits for what controllers put into each.
+func (c *Cluster) makeNamespace(t *testing.T) {
+	t.Helper()
+	c.Apply(t, []*unstructured.Unstructured{namespace()})
+	WaitFor(t, "what every namespace has", func() error {
+		_, err := c.Get(t.Context(), object("v1", "ServiceAccount", monitoring, "default"))
+		if err == nil {
+			_, err = c.Get(t.Context(), object("v1", "ConfigMap", monitoring, "kube-root-ca.crt"))
+		}
+		return err
+	})
+}
+
 // build is kubectl kustomize.
 func build(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
@@ -79,7 +92,7 @@ func TestTheClusterTakesEveryKustomization(t *testing.T) {
 		"stock Prometheus with drop rules": completed(t, build(t, kustomized+"testdata/stock")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Apply(t, []*unstructured.Unstructured{namespace()})
+			c.makeNamespace(t)
 			t.Cleanup(func() { c.Delete(t, []*unstructured.Unstructured{namespace()}) })
 			applied := c.Apply(t, objects)
 			c.requirePods(t, applied)

@@ -57,9 +57,8 @@ func (c *Cluster) installOperator(t testing.TB) {
 // startAdmission runs the operator's own webhook and has the API server ask it.
 func (c *Cluster) startAdmission(t testing.TB) {
 	t.Helper()
-	cert, key, err := c.authority.server([]string{"localhost"}, net.ParseIP("127.0.0.1"))
-	require.NoError(t, err)
-	certFile, keyFile, err := writePair(c.dir, "admission", cert, key)
+	certFile, keyFile := c.certify(t, "admission")
+	authority, err := os.ReadFile(certFile)
 	require.NoError(t, err)
 	address := loopback(freePort(t))
 	p := start(t, c.Logs, "admission-webhook", c.Binary(t, "cluster/admission-webhook"), nil,
@@ -77,7 +76,7 @@ func (c *Cluster) startAdmission(t testing.TB) {
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-operator"},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "rules.monitoring.coreos.com", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: c.authority.pem()},
+			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: authority},
 			Rules: []admissionv1.RuleWithOperations{{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
 				Rule:       admissionv1.Rule{APIGroups: []string{"monitoring.coreos.com"}, APIVersions: []string{"*"}, Resources: []string{"prometheusrules"}},

@@ -92,7 +92,7 @@ func TestANodeRunsWhatTheManifestsSay(t *testing.T) {
 	c := Start(t)
 	c.StartNode(t)
 	c.StartOperator(t)
-	c.Apply(t, []*unstructured.Unstructured{namespace()})
+	c.makeNamespace(t)
 	c.makeVolumes(t, 2)
 	c.Apply(t, deployment{}.objects(t))
 

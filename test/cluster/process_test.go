@@ -31,7 +31,7 @@ func binDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("PROMGUARD_BIN")
 	if dir == "" {
-		t.Skip("PROMGUARD_BIN is not set: make test-cluster sets it")
+		lacks(t, "PROMGUARD_BIN is not set: make test-cluster sets it")
 	}
 	return dir
 }

@@ -30,15 +30,15 @@ const (
 func (c *Cluster) StartNode(t testing.TB) {
 	t.Helper()
 	if isolation() == "" {
-		t.Skip("a node needs root")
+		lacks(t, "a node needs root")
 	}
 	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("a node needs %s; of Debian: apt-get install containerd runc containernetworking-plugins iptables iproute2", program)
+			lacks(t, "a node needs %s; of Debian: apt-get install containerd runc containernetworking-plugins iptables iproute2", program)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(cniPlugins, "bridge")); err != nil {
-		t.Skipf("a node needs the plugins of the package containernetworking-plugins: %v", err)
+		lacks(t, "a node needs the plugins of the package containernetworking-plugins: %v", err)
 	}
 	c.startContainerd(t)
 	c.loadImages(t)
@@ -79,7 +79,7 @@ const podNetworkConfig = `{
   "cniVersion": "0.4.0",
   "name": "pods",
   "plugins": [{
-    "type": "bridge", "bridge": "` + bridge + `", "isGateway": true, "hairpinMode": true,
+    "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
     "ipam": {
       "type": "host-local", "routes": [{"dst": "0.0.0.0/0"}],
       "ranges": [[{"subnet": "` + podNetwork + `", "rangeStart": "10.244.0.10", "gateway": "` + nodeAddress + `"}]]
@@ -97,21 +97,27 @@ func (c *Cluster) startDNS(t testing.TB) {
     kubeconfig %s
   }
 }
-`, c.kubeconfig(t, "coredns", "system:masters")), 0o644))
+`, c.kubeconfig(t, "coredns")), 0o644))
 	c.part(t, "coredns", "-conf="+corefile)
 }
 
 func (c *Cluster) startKubelet(t testing.TB) {
 	t.Helper()
 	group := filepath.Base(isolation())
-	require.NoError(t, makeGroups(group))
+	hierarchies := []string{"/sys/fs/cgroup"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err != nil { // Version 1.
+		hierarchies, err = filepath.Glob("/sys/fs/cgroup/*")
+		require.NoError(t, err)
+	}
+	for _, dir := range hierarchies {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, group), 0o755))
+	}
 	resolv := filepath.Join(c.dir, "resolv.conf")
 	require.NoError(t, os.WriteFile(resolv, []byte("nameserver "+nodeAddress+"\n"), 0o644))
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": nodeAddress, "clusterDNS": []string{nodeAddress}, "clusterDomain": "cluster.local", "resolvConf": resolv,
 		"containerRuntimeEndpoint": "unix://" + runtimeSocket,
-		"authentication":           map[string]any{"x509": map[string]any{"clientCAFile": c.caFile()}},
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + group, "failCgroupV1": false,
 		"failSwapOn": false,
 		// A disk that is nearly full is not this test's business.
@@ -121,7 +127,7 @@ func (c *Cluster) startKubelet(t testing.TB) {
 	require.NoError(t, err)
 	file := filepath.Join(c.dir, "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, config, 0o644))
-	p := c.part(t, "kubelet", "--config="+file, "--kubeconfig="+c.kubeconfig(t, "system:node:"+nodeName, "system:nodes"),
+	p := c.part(t, "kubelet", "--config="+file, "--kubeconfig="+c.kubeconfig(t, "system:node:"+nodeName),
 		"--hostname-override="+nodeName, "--node-ip="+nodeAddress, "--root-dir=/var/lib/kubelet")
 	node := object("v1", "Node", "", nodeName)
 	p.await(t, 2*time.Minute, func() error {

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
@@ -71,7 +70,7 @@ func (r release) upgrade(t *testing.T, text string) {
 func TestTheChartIsInstalledUpgradedAndRemoved(t *testing.T) {
 	c := Start(t)
 	c.StartOperator(t)
-	c.Apply(t, []*unstructured.Unstructured{namespace()})
+	c.makeNamespace(t)
 	before := c.everything(t)
 	r := newRelease(t, c)
 

@@ -8,6 +8,7 @@ package cluster
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ import (
 func TestTheOperatorRunsThePatchedPrometheusAsDocumented(t *testing.T) {
 	c := Start(t)
 	c.StartOperator(t)
-	c.Apply(t, []*unstructured.Unstructured{namespace()})
+	c.makeNamespace(t)
 	objects := build(t, kustomized+"base")
 	flags := []any{map[string]any{"name": "guard.drop-rules", "value": "minimal"}}
 	require.NoError(t, unstructured.SetNestedSlice(find(t, objects, "Prometheus").Object, flags, "spec", "additionalArgs"))
@@ -76,8 +77,12 @@ func TestTheOperatorRunsThePatchedPrometheusAsDocumented(t *testing.T) {
 	})
 	t.Run("the build's own version is refused, and nothing runs any more", func(t *testing.T) {
 		c.refused(t, `{"version": "3.16.0+promguard.1"}`, "a valid label must be an empty string or consist of alphanumeric characters")
-		_, err := c.statefulSet(t)
-		require.True(t, apierrors.IsNotFound(err), "%v", err)
+		WaitFor(t, "the StatefulSet is gone", func() error {
+			if _, err := c.statefulSet(t); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it is there: %w", err)
+			}
+			return nil
+		})
 	})
 	t.Run("its admission refuses a rule that is none", func(t *testing.T) {
 		rules := find(t, objects, "PrometheusRule").DeepCopy()
@@ -206,13 +211,21 @@ func runAsThePod(t *testing.T, c *Cluster, server corev1.Container) {
 // writeConfig writes the configuration that the operator made, as the reloader does.
 func (c *Cluster) writeConfig(t *testing.T, file string, rooted *strings.Replacer) {
 	t.Helper()
-	secret, err := c.Typed.CoreV1().Secrets(monitoring).Get(t.Context(), "prometheus-k8s", metav1.GetOptions{})
-	require.NoError(t, err)
-	unzip, err := gzip.NewReader(bytes.NewReader(secret.Data["prometheus.yaml.gz"]))
-	require.NoError(t, err)
-	text, err := io.ReadAll(unzip)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "serviceMonitor/monitoring/promguard/0", "the guard is scraped")
+	var text []byte
+	WaitFor(t, "promguard is scraped", func() error {
+		secret, err := c.Typed.CoreV1().Secrets(monitoring).Get(t.Context(), "prometheus-k8s", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		unzip, err := gzip.NewReader(bytes.NewReader(secret.Data["prometheus.yaml.gz"]))
+		if err != nil {
+			return err
+		}
+		if text, err = io.ReadAll(unzip); err == nil && !bytes.Contains(text, []byte("serviceMonitor/monitoring/promguard/0")) {
+			err = fmt.Errorf("no ServiceMonitor of it in %s", text)
+		}
+		return err
+	})
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(rooted.Replace(string(text)), "$(POD_NAME)", "prometheus-k8s-0")), 0o644))
 }
@@ -221,9 +234,14 @@ func (c *Cluster) writeConfig(t *testing.T, file string, rooted *strings.Replace
 func (c *Cluster) writeRules(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	rules, err := c.Typed.CoreV1().ConfigMaps(monitoring).Get(t.Context(), filepath.Base(dir), metav1.GetOptions{})
-	require.NoError(t, err)
-	require.NotEmpty(t, rules.Data)
+	var rules *corev1.ConfigMap
+	WaitFor(t, "rules", func() (err error) { // The operator may have made it empty at first.
+		rules, err = c.Typed.CoreV1().ConfigMaps(monitoring).Get(t.Context(), filepath.Base(dir), metav1.GetOptions{})
+		if err == nil && len(rules.Data) == 0 {
+			err = errors.New("the ConfigMap is empty")
+		}
+		return err
+	})
 	for name, text := range rules.Data {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}

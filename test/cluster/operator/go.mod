@@ -1,4 +1,4 @@
-module github.com/promguard/promguard/tools/cluster/operator
+module github.com/promguard/promguard/test/cluster/operator
 
 go 1.26.0
 
