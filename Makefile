@@ -35,7 +35,7 @@ run:
 .PHONY: prometheus
 prometheus: patches-apply
 ifeq ($(UI),1)
-	go run ./tools/webui --tree $(TREE) --cache $(UI_CACHE)
+	./tools/webui/build.sh $(TREE) $(UI_CACHE)
 	$(PATCHES) build --out $(BIN) --tags netgo,builtinassets
 else
 	$(PATCHES) build --out $(BIN) --tags netgo
