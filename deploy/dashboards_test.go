@@ -284,6 +284,25 @@ func TestIncreasesAreRoundedAndOverLongEnough(t *testing.T) {
 	require.NotZero(t, found)
 }
 
+// A rate that is 0 for now divides into NaN, which is what a figure or a table shows.
+func TestNoFigureIsDividedByARateOfNothing(t *testing.T) {
+	found := 0
+	for _, p := range allDrawn(t) {
+		for _, q := range p.Targets {
+			parser.Inspect(q.parsed, func(n parser.Node, _ []parser.Node) error {
+				b, ok := n.(*parser.BinaryExpr)
+				if !ok || !q.Instant || b.Op != parser.DIV || !strings.Contains(b.RHS.String(), "rate(") {
+					return nil
+				}
+				found++
+				require.Regexp(t, `> 0\)$`, b.RHS.String(), "%s: %s", p.place, q.Expr)
+				return nil
+			})
+		}
+	}
+	require.NotZero(t, found)
+}
+
 // exporter stands for what tells the targets of a job apart: an instance, or a pod.
 const exporter = "instance or pod"
 
