@@ -233,6 +233,7 @@ func (c *cluster) addControlPlane() {
 			c.add("etcd_network_peer_round_trip_time_seconds_bucket", "job", "etcd", "instance", instance, "To", "other", "le", le)
 		}
 	}
+	c.add("DCGM_EXP_XID_ERRORS_COUNT", "job", "dcgm-exporter", "Hostname", "n0", "gpu", "0", "UUID", "n0-0", "xid", "79")
 	scheduler := []string{"job", "kube-scheduler", "instance", "0"}
 	c.add("scheduler_pending_pods", append(scheduler, "queue", "active")...)
 	c.add("scheduler_schedule_attempts_total", append(scheduler, "result", "scheduled")...)

@@ -28,7 +28,7 @@ var ofTheBinaries = regexp.MustCompile(`^promguard-(guard|refusals|queries|serve
 
 // quiet is what does not happen in some seconds here: a replay, an answer that is cut
 // off, a rule that is missed.
-var quiet = regexp.MustCompile(`wal_replay_progress_ratio|responses_aborted_total|iterations_missed_total.* > 0$`)
+var quiet = regexp.MustCompile(`(?s)wal_replay_progress_ratio|responses_aborted_total|iterations_missed_total.* > 0$`)
 
 // panelsOfTheBinaries returns what these dashboards ask, with the shortest windows.
 func panelsOfTheBinaries(t *testing.T) map[deploy.Panel]error {
