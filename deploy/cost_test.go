@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -219,7 +220,7 @@ func (c *cluster) addControlPlane() {
 		c.add("apiserver_request_total", append(a, "verb", "POST", "resource", "pods", "subresource", "eviction", "code", "429")...)
 		c.add("apiserver_current_inflight_requests", append(a, "request_kind", "mutating")...)
 		c.add("apiserver_resource_objects", append(a, "group", "", "resource", "pods")...)
-		flow := append(a, "flow_schema", "service-accounts", "priority_level", "workload-low")
+		flow := slices.Concat(a, []string{"flow_schema", "service-accounts", "priority_level", "workload-low"})
 		c.add("apiserver_flowcontrol_current_inqueue_requests", flow...)
 		c.add("apiserver_flowcontrol_rejected_requests_total", append(flow, "reason", "queue-full")...)
 

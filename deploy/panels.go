@@ -73,14 +73,14 @@ func (p Panel) CheckLegends(series []labels.Labels) error {
 	for _, s := range series {
 		var blank string
 		legend := placeholders.ReplaceAllStringFunc(p.Legend, func(names string) string {
-			value := ""
+			var value strings.Builder
 			for name := range strings.SplitSeq(strings.Trim(names, "{}"), "}}{{") {
-				value += s.Get(strings.TrimSpace(name))
+				value.WriteString(s.Get(strings.TrimSpace(name)))
 			}
-			if value == "" {
+			if value.Len() == 0 {
 				blank = names
 			}
-			return value
+			return value.String()
 		})
 		switch {
 		case blank != "":

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,10 +50,10 @@ func panelsOfTheBinaries(t *testing.T) map[deploy.Panel]error {
 // without the labels of its legend is an error.
 func askPanel(t *testing.T, root string, p deploy.Panel) error {
 	t.Helper()
-	now := time.Now()
+	now := time.Now().Unix()
 	form, path := url.Values{"query": {p.Expr}, "timeout": {"60s"}}, "query"
 	if !p.Instant {
-		form["start"], form["end"], form["step"] = []string{fmt.Sprint(now.Unix() - 60)}, []string{fmt.Sprint(now.Unix())}, []string{"1"}
+		form["start"], form["end"], form["step"] = []string{strconv.FormatInt(now-60, 10)}, []string{strconv.FormatInt(now, 10)}, []string{"1"}
 		path = "query_range"
 	}
 	a := post(t, root+"/api/v1/"+path, form.Encode())

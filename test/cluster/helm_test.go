@@ -165,7 +165,7 @@ func (g getter) ToRESTMapper() (meta.RESTMapper, error) {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(g.Typed.Discovery())), nil
 }
 
-func (g getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
+func (getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 	return clientcmd.NewDefaultClientConfig(clientcmdapi.Config{}, &clientcmd.ConfigOverrides{Context: clientcmdapi.Context{Namespace: monitoring}})
 }
 

@@ -41,8 +41,8 @@ func imagesDir(t testing.TB) string {
 func (c *Cluster) loadImages(t testing.TB) {
 	t.Helper()
 	images := imagesDir(t)
-	c.importArchive(t, filepath.Join(images, "prometheus", "prometheus-linux-"+runtime.GOARCH+".tar"))
-	c.importArchive(t, filepath.Join(images, "promguard", "promguard-linux-"+runtime.GOARCH+".tar"))
+	importArchive(t, filepath.Join(images, "prometheus", "prometheus-linux-"+runtime.GOARCH+".tar"))
+	importArchive(t, filepath.Join(images, "promguard", "promguard-linux-"+runtime.GOARCH+".tar"))
 	c.importBinary(t, pauseImage, "cluster/pause")
 	c.importBinary(t, ReloaderImage, "cluster/prometheus-config-reloader")
 }
@@ -56,10 +56,10 @@ func (c *Cluster) importBinary(t testing.TB, reference, binary string) {
 	require.NoError(t, err)
 	archive := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, tarball.WriteToFile(archive, ref, image))
-	c.importArchive(t, archive)
+	importArchive(t, archive)
 }
 
-func (c *Cluster) importArchive(t testing.TB, archive string) {
+func importArchive(t testing.TB, archive string) {
 	t.Helper()
 	out, err := exec.Command("ctr", "--namespace=k8s.io", "images", "import", archive).CombinedOutput()
 	require.NoError(t, err, "%s: %s", archive, out)

@@ -36,7 +36,7 @@ func (c *Cluster) server(t *testing.T, replica int) (corev1.Pod, corev1.Containe
 // killed ends both servers as a machine without memory would.
 func (c *Cluster) killed(t *testing.T) {
 	now := time.Now()
-	c.awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.guardURL(t), "count(up)", 1)
 	servers := processes(t, "/bin/prometheus")
 	require.Len(t, servers, 2)
 	for _, pid := range servers {
@@ -86,9 +86,9 @@ func (c *Cluster) thereAndBack(t *testing.T) {
 				requireSeries(t, pod, then)
 			}
 		}
-		c.awaitSeries(t, c.guardURL(t), "count(up)", 1)
+		awaitSeries(t, c.guardURL(t), "count(up)", 1)
 	}
-	c.awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.guardURL(t), "count(up)", 1)
 	before := time.Now()
 	run(deployment{patches: []string{upstreams}}, true, before)
 	between := time.Now()

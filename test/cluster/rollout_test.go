@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,7 +103,7 @@ func TestANodeRunsWhatTheManifestsSay(t *testing.T) {
 	})
 	t.Run("a query through the guard's Service has what Prometheus scraped", func(t *testing.T) {
 		for _, job := range []string{"prometheus-k8s", "promguard"} {
-			c.awaitSeries(t, c.guardURL(t), fmt.Sprintf("up{job=%q, endpoint=~\"web|telemetry\"} == 1", job), 2)
+			awaitSeries(t, c.guardURL(t), fmt.Sprintf("up{job=%q, endpoint=~\"web|telemetry\"} == 1", job), 2)
 		}
 	})
 	t.Run("a drained guard answers what it is asked", c.drainedGuard)
@@ -117,7 +118,7 @@ func TestANodeRunsWhatTheManifestsSay(t *testing.T) {
 func (c *Cluster) makeVolumes(t *testing.T, count int) {
 	t.Helper()
 	for i := range count {
-		dir := filepath.Join("/var/lib/volumes", fmt.Sprint(i))
+		dir := filepath.Join("/var/lib/volumes", strconv.Itoa(i))
 		require.NoError(t, os.MkdirAll(dir, 0o770))
 		c.Apply(t, []*unstructured.Unstructured{untyped(t, &corev1.PersistentVolume{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
@@ -209,7 +210,7 @@ func (c *Cluster) guardURL(t *testing.T) string {
 // series is how many series the answer to an instant query has.
 func series(base, query string, at time.Time) (int, error) {
 	client := http.Client{Timeout: time.Minute}
-	resp, err := client.PostForm(base+"/api/v1/query", url.Values{"query": {query}, "time": {fmt.Sprint(at.Unix())}})
+	resp, err := client.PostForm(base+"/api/v1/query", url.Values{"query": {query}, "time": {strconv.FormatInt(at.Unix(), 10)}})
 	if err != nil {
 		return 0, err
 	}
@@ -228,7 +229,7 @@ func series(base, query string, at time.Time) (int, error) {
 }
 
 // awaitSeries waits until a query is answered with so many series.
-func (c *Cluster) awaitSeries(t *testing.T, base, query string, want int) {
+func awaitSeries(t *testing.T, base, query string, want int) {
 	t.Helper()
 	WaitFor(t, fmt.Sprintf("%d series of %s", want, query), func() error {
 		got, err := series(base, query, time.Now())
@@ -280,7 +281,7 @@ func (c *Cluster) drainedGuard(t *testing.T) {
 		}
 		answer <- err
 	}()
-	c.awaitInFlight(t, pod)
+	awaitInFlight(t, pod)
 	require.NoError(t, c.Typed.PolicyV1().Evictions(monitoring).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: monitoring}}))
 	// preStop takes ten seconds: the port of new requests closes after them.
 	WaitFor(t, "the guard is told to end", func() error {
@@ -315,7 +316,7 @@ func awaitStopped(t *testing.T, pid int) {
 }
 
 // awaitInFlight waits until a guard has passed a request on.
-func (c *Cluster) awaitInFlight(t *testing.T, pod corev1.Pod) {
+func awaitInFlight(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	WaitFor(t, "the query is in flight", func() error {
 		text, err := get("http://" + pod.Status.PodIP + ":9092/metrics")
@@ -356,7 +357,7 @@ func (c *Cluster) policies(t *testing.T) {
 		require.Contains(t, now, name)
 		require.True(t, now[name].Status.ContainerStatuses[0].Ready)
 	}
-	c.awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.guardURL(t), "count(up)", 1)
 	c.Apply(t, deployment{}.objects(t))
 	c.awaitGuard(t)
 }
