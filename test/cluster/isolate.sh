@@ -4,23 +4,23 @@
 # and files are removed here. For go test -exec.
 set -eu
 test "$(id -u)" = 0 || exec "$@"
-for program in unshare mount ip; do
+for program in unshare setpriv mount ip; do
 	command -v $program >/dev/null || { echo "isolate.sh: $program is missing (Debian: apt-get install util-linux mount iproute2)" >&2; exit 1; }
 done
 PROMGUARD_CLUSTER_ISOLATED=$(mktemp -d "${TMPDIR:-/tmp}/promguard-cluster-XXXXXX")
 export PROMGUARD_CLUSTER_ISOLATED
 clean() {
 	group=${PROMGUARD_CLUSTER_ISOLATED##*/}
-	find /sys/fs/cgroup -depth -type d \( -name "$group" -o -path "*/$group/*" \) -exec rmdir {} +
 	rm -rf "$PROMGUARD_CLUSTER_ISOLATED"
+	find /sys/fs/cgroup -depth -type d \( -name "$group" -o -path "*/$group/*" \) -exec rmdir {} +
 }
 trap clean EXIT
 # Not ended by Ctrl-C before what is left has been removed.
-trap : INT TERM
+trap : INT
 # The kernel's tunables are those of the whole machine: only those of the network,
 # which are this namespace's own, can be changed. A kubelet is shown the others as it
 # wants them.
-unshare --mount --pid --net --fork --kill-child --mount-proc sh -euc '
+setpriv --pdeathsig KILL unshare --mount --pid --net --fork --kill-child --mount-proc sh -euc '
 	mkdir -p "$0/var/log" "$0/run"
 	mount --bind "$0/var" /var
 	mount --bind "$0/run" /run

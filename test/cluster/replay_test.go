@@ -8,6 +8,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,11 +105,15 @@ kind: Prometheus
 metadata: {name: k8s, namespace: monitoring}
 spec:
   replicas: 1
-  maximumStartupDurationSeconds: 60
+  maximumStartupDurationSeconds: 60 # operatorsPatience
   containers: %s
     - name: prometheus
       resources: {requests: {cpu: 10m}, limits: {cpu: 20m}}
 `
+
+// operatorsPatience is how long the operator's probe, which asks every 15 s, waits for a
+// start.
+const operatorsPatience = time.Minute
 
 // merged is what kustomize reads behind the name of a list.
 const merged = `# {"x-kubernetes-patch-strategy":"merge","x-kubernetes-patch-merge-key":"name"}`
@@ -124,7 +129,7 @@ func (c *Cluster) longReplays(t *testing.T) {
 		// pod's whole grace period, so what the kubelet says of its beginning is enough.
 		WaitUpTo(t, replayed, "the end by the probe", func() error {
 			_, s := c.server(t, 0)
-			require.False(t, s.Ready, "the replay ended before the probe's time; is the limit of the container's processor in force?")
+			require.False(t, s.Ready, "the replay ended before the probe's time: the limit of the container's processor is not in force")
 			events, err := c.Typed.CoreV1().Events(monitoring).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Killing"})
 			if err != nil {
 				return err
@@ -162,7 +167,8 @@ func answersReady(pod corev1.Pod) error {
 	return err
 }
 
-// awaitReplayed waits until the server is ready, and fails when it was restarted.
+// awaitReplayed waits until the server is ready, and fails when it was restarted, or when
+// the operator's probe would have let it be, too.
 func (c *Cluster) awaitReplayed(t *testing.T) {
 	t.Helper()
 	WaitUpTo(t, replayed, "the end of the replay", func() error {
@@ -171,6 +177,7 @@ func (c *Cluster) awaitReplayed(t *testing.T) {
 		if !s.Ready {
 			return errors.New("not ready")
 		}
+		require.Greater(t, time.Since(s.State.Running.StartedAt.Time), operatorsPatience+15*time.Second, "the replay was short")
 		return nil
 	})
 }
@@ -197,15 +204,42 @@ func (c *Cluster) withLongLog(t *testing.T, d deployment) {
 	}
 }
 
-// longLog writes a log once.
+// longEnough is the time of a processor that the replay has to take: with slow's share
+// two minutes or more, well over what the operator's probe allows.
+const longEnough = 2500 * time.Millisecond
+
+// longLog writes a log, once, that takes so long to replay on this machine.
 func longLog(t *testing.T, c *Cluster) string {
 	t.Helper()
 	dir := filepath.Join(c.dir, "long-log")
-	if _, err := os.Stat(dir); err != nil {
-		out, err := exec.Command(c.Binary(t, "walreplay"), "generate", "--series=100000", "--scrapes=60", "--out="+dir).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	if _, err := os.Stat(dir); err == nil {
+		return dir
 	}
-	return dir
+	for scrapes := 200; ; {
+		require.NoError(t, os.RemoveAll(dir))
+		out, err := exec.Command(c.Binary(t, "walreplay"), "generate", "--series=100000", fmt.Sprint("--scrapes=", scrapes), "--out="+dir).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		took := c.timeOfReplay(t, dir)
+		t.Logf("the replay of %d scrapes takes %s of a processor", scrapes, took)
+		if took >= longEnough {
+			return dir
+		}
+		scrapes = int(1.1*float64(scrapes)*longEnough.Seconds()/took.Seconds()) + 1
+	}
+}
+
+// timeOfReplay is how much of a processor a server takes until it is ready.
+func (c *Cluster) timeOfReplay(t *testing.T, log string) time.Duration {
+	t.Helper()
+	dir, address := t.TempDir(), loopback(freePort(t))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "data"), os.DirFS(log)))
+	config := filepath.Join(dir, "prometheus.yml")
+	require.NoError(t, os.WriteFile(config, nil, 0o644))
+	p := start(t, c.Logs, "measured", c.Binary(t, "prometheus"), []string{"GOMAXPROCS=1"},
+		"--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	p.await(t, replayed, answers(http.DefaultClient, "http://"+address+"/-/ready"))
+	p.stop()
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
 // copyLog makes a data directory what another one is, for the user of the pods.
