@@ -5,114 +5,275 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-
-	"github.com/promguard/promguard/tools/patches/patchset"
+	"regexp"
+	"slices"
+	"strings"
 )
 
-// bumpOptions are the flags of bump.
-type bumpOptions struct {
-	to            string
-	check, noTest bool
+// target is another version of upstream, and where its source lies.
+type target struct {
+	upstream
+	source string
 }
 
-// bump takes the series to another version of upstream, or goes on with it. The
-// repository is written to at the end, when every patch applies and its tests
-// pass.
-func (o options) bump(ctx context.Context, set *patchset.Set, tree patchset.Tree) error {
-	to, err := set.Resolve(ctx, o.bumped.to)
+// resolve downloads a version of upstream, or what a query such as latest finds,
+// and reads from it what UPSTREAM will say. The go command refuses one that needs
+// a later Go release than it may use.
+func (s *set) resolve(ctx context.Context, to string) (target, error) {
+	version, source, err := s.download(ctx, to)
+	if err != nil {
+		if major, _, _ := strings.Cut(s.upstream.Version, "."); !strings.HasPrefix(to, major+".") {
+			err = fmt.Errorf("%w\nthe release %s is %s of the Go module: name such a version; go list -m -versions %s lists them",
+				err, s.upstream.Tag, s.upstream.Version, s.upstream.Module)
+		}
+		return target{}, err
+	}
+	t := target{upstream: s.upstream, source: source}
+	t.Version, t.Tag = version, version
+	// A module's version need not be its release's: Prometheus's v0.316.0 is v3.16.0.
+	if text, err := os.ReadFile(filepath.Join(source, "VERSION")); err == nil {
+		t.Tag = "v" + strings.TrimSpace(string(text))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return target{}, err
+	}
+	// The first release of ours over it.
+	t.Release = regexp.MustCompile(`[0-9]+$`).ReplaceAllString(t.Release, "1")
+	return t, nil
+}
+
+// move is the patch set over two versions of upstream, as commits, and how each
+// patch fares.
+type move struct {
+	before, head   string // The new files over the pinned version, and the patches.
+	upstream, onto string // The other version, and the new files over it.
+	report         []string
+	conflicts      int // Patches that conflict.
+}
+
+// survey makes the commits and merges every patch, one after the other. It leaves
+// the files of the tree alone.
+func (s *set) survey(ctx context.Context, source string, to target, t tree) (m move, err error) {
+	if err := t.open(ctx); err != nil {
+		return m, err
+	}
+	if _, m.before, err = s.commitBase(ctx, t, source, s.upstream); err != nil {
+		return m, err
+	}
+	if m.head, err = s.commitPatches(ctx, t, m.before); err != nil {
+		return m, err
+	}
+	if m.upstream, m.onto, err = s.commitBase(ctx, t, to.source, to.upstream); err != nil {
+		return m, err
+	}
+	commits, err := t.git(ctx, "rev-list", "--reverse", m.before+".."+m.head)
+	if err != nil {
+		return m, err
+	}
+	onto := m.onto
+	for i, commit := range strings.Fields(commits) {
+		merged, conflicts, err := t.merge(ctx, commit, onto)
+		if err != nil {
+			return m, err
+		}
+		line := s.patches[i].name + ": applies"
+		if len(conflicts) > 0 {
+			m.conflicts++
+			line = s.patches[i].name + ": conflicts\n  " + strings.Join(conflicts, "\n  ")
+		} else if _, err := t.git(ctx, "diff-tree", "--quiet", onto, merged); err == nil {
+			line = s.patches[i].name + ": upstream has it already"
+		}
+		m.report = append(m.report, line)
+		onto = merged
+	}
+	return m, nil
+}
+
+// conflict is what git leaves in a file where both sides changed the same lines.
+var conflict = regexp.MustCompile(`(?m)^<<<<<<< (?s:.*?)\n>>>>>>> `)
+
+// merge merges what a commit changed into another one. The result has git's marks
+// where that conflicts, so that every patch can be tried.
+func (t tree) merge(ctx context.Context, commit, onto string) (merged string, conflicts []string, err error) {
+	// git finds the merge's base by ancestry: the commit's parent becomes that of
+	// the other one, too.
+	ours, err := t.git(ctx, "commit-tree", onto+"^{tree}", "-p", commit+"^", "-m", "onto")
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := t.git(ctx, "merge-tree", "--write-tree", "--name-only", strings.TrimSpace(ours), commit)
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) {
+		return "", nil, fmt.Errorf("%w (it needs git 2.38)", err)
+	}
+	// The tree, the files that conflict, an empty line, and what git says.
+	result, messages, _ := strings.Cut(out, "\n\n")
+	files := strings.Split(strings.TrimSpace(result), "\n")
+	for line := range strings.Lines(messages) {
+		// Lines that both changed are told one by one.
+		if strings.HasPrefix(line, "CONFLICT") && !strings.HasPrefix(line, "CONFLICT (content)") {
+			conflicts = append(conflicts, strings.TrimSpace(line))
+		}
+	}
+	for _, file := range files[1:] {
+		text, err := t.git(ctx, "cat-file", "blob", files[0]+":"+file)
+		if err != nil {
+			continue // It is no file any more, which git has said.
+		}
+		for _, at := range conflict.FindAllStringIndex(text, -1) {
+			first := 1 + strings.Count(text[:at[0]], "\n")
+			conflicts = append(conflicts, fmt.Sprintf("%s: lines %d to %d", file, first, first+strings.Count(text[at[0]:at[1]], "\n")))
+		}
+	}
+	merged, err = t.git(ctx, "commit-tree", files[0], "-m", "merged")
+	return strings.TrimSpace(merged), conflicts, err
+}
+
+// startBump makes the tree and takes every patch to another version of upstream
+// with a merge of three sides: the pinned version, the new one, and the patch. The
+// tree is then a git repository in the midst of a rebase if a patch conflicts, and
+// else a patched tree over the new version.
+//
+// The patch set is not touched. A bump that is killed before this returns leaves a
+// half made tree, and the next one starts afresh.
+func (s *set) startBump(ctx context.Context, source string, to target, t tree, discard bool) error {
+	if err := s.checkMayGo(ctx, t, discard); err != nil {
+		return err
+	}
+	fmt.Printf("%s %s to %s (%s) in %s\n", to.Module, s.upstream.Version, to.Version, to.Tag, t)
+	m, err := s.survey(ctx, source, to, t)
 	if err != nil {
 		return err
 	}
-	if to.Version == set.Upstream.Version {
-		if err := set.ClearBump(tree); err != nil {
+	fmt.Println(strings.Join(m.report, "\n"))
+	fmt.Printf("%d of %d patches conflict\n", m.conflicts, len(m.report))
+	// What the new files change for this version, if that is known already. It changes
+	// new files alone, so that export takes them from the tree.
+	onto := m.onto
+	if exists(port(to.Version)) {
+		if err := t.applyPort(ctx, port(to.Version)); err != nil {
 			return err
 		}
-		fmt.Printf("the patches are over %s %s already\n", to.Module, to.Version)
-		return nil
-	}
-	if tree.Bumping() != to.Version || o.discard {
-		if err := o.startBump(ctx, set, to, tree); err != nil {
+		if onto, err = t.commit(ctx, applyIndex, "New files for "+to.Version, onto); err != nil {
 			return err
 		}
 	}
-	if err := set.CheckBump(ctx, tree); err != nil {
+	if err := t.place(ctx, m.upstream, m.onto, onto); err != nil {
 		return err
 	}
-	if !o.bumped.noTest {
-		if err := set.TestBump(ctx, tree, os.Stdout); err != nil {
-			return fmt.Errorf("%w\ncorrect it in %s (git commit --fixup=SHA && git rebase -i --autosquash promguard-newfiles), then run the same again", err, o.tree)
-		}
+	_, err = t.git(ctx, "rebase", "--quiet", "--empty=drop", "--onto", onto, m.before, m.head)
+	if err != nil && (ctx.Err() != nil || !t.rebasing()) {
+		return err // git was stopped anywhere.
 	}
-	if o.bumped.check {
-		fmt.Printf("%s is %s %s with the patches; nothing else was written\n", o.tree, to.Module, to.Version)
-		return nil
-	}
-	written, err := set.FinishBump(ctx, tree, to)
-	for _, path := range written {
-		fmt.Println("wrote", path)
-	}
+	return t.setState(state{Patches: s.hash(), Bump: to.Version})
+}
+
+// port is the file with what the new files change for a version of upstream.
+func port(version string) string { return filepath.Join(dir, "ports", version+".diff") }
+
+// applyPort applies a port to the new files, which the index holds.
+func (t tree) applyPort(ctx context.Context, port string, flags ...string) error {
+	text, err := os.ReadFile(port)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the patches are over %s now; what else to change is in docs/upgrading.md\n", to.Version)
+	args := append([]string{"apply", "--cached", "--whitespace=nowarn"}, flags...)
+	if _, err := (command{index: applyIndex, stdin: string(text)}).run(ctx, t, args...); err != nil {
+		return fmt.Errorf("%s does not apply to the new files any more: correct it, or remove it and change them in the tree of the bump: %w", port, err)
+	}
 	return nil
 }
 
-func (o options) startBump(ctx context.Context, set *patchset.Set, to patchset.Target, tree patchset.Tree) error {
-	source, err := o.sourceOf(ctx, set)
-	if err != nil {
-		return err
+// checkBump says what is still open in a bump: patches that conflict, a rebase
+// that was aborted, or work that is in no commit.
+//
+// It refuses patches on disk that are not those the bump began with, before the
+// tests are run for nothing: they changed, or a bump was killed while it wrote.
+func (s *set) checkBump(ctx context.Context, t tree) error {
+	if t.rebasing() {
+		status, err := t.git(ctx, "status", "--untracked-files=no")
+		return errors.Join(err, fmt.Errorf("patches conflict with upstream: in %s, edit, git add --all && GIT_EDITOR=true git rebase --continue "+
+			"(or --skip, if upstream has it now); then run the same again. git status says:\n%s", t, status))
 	}
-	fmt.Printf("%s %s to %s (%s, Go %s) in %s\n", to.Module, set.Upstream.Version, to.Version, to.Tag, to.Go, o.tree)
-	report, err := set.StartBump(ctx, source, to, tree, o.discard)
-	for _, moved := range report {
-		fmt.Println(moved)
+	if _, _, err := t.checkCommitted(ctx); err != nil {
+		return fmt.Errorf("%w\nor begin anew with --discard", err)
 	}
-	if n := conflicts(report); n > 0 {
-		fmt.Printf("%d of %d patches conflict\n", n, len(report))
+	if t.state().Patches != s.hash() {
+		return fmt.Errorf("the patches in %s are not those that the bump in %s began with: take the change back (git stash, or git restore if a bump was killed while it wrote), "+
+			"then run the same again; or begin anew with --discard", dir, t)
 	}
-	return err
-}
-
-// upstreamCheck says in one line which release of upstream is the newest, which
-// one is patched, and how many patches would conflict. Nothing but a temporary
-// tree is written.
-func (o options) upstreamCheck(ctx context.Context, set *patchset.Set) error {
-	newest, err := set.Resolve(ctx, "latest")
-	if err != nil {
-		return err
-	}
-	if newest.Version == set.Upstream.Version {
-		fmt.Printf("%s (%s) is the newest release of upstream, and the one that is patched\n", newest.Tag, newest.Version)
-		return nil
-	}
-	dir, err := os.MkdirTemp("", "promguard-upstream-check")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	source, err := o.sourceOf(ctx, set)
-	if err != nil {
-		return err
-	}
-	report, err := set.StartBump(ctx, source, newest, patchset.Tree{Dir: filepath.Join(dir, "tree")}, false)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s (%s) is the newest release of upstream, %s (%s) is patched: %d of %d patches would conflict\n",
-		newest.Tag, newest.Version, set.Upstream.Tag, set.Upstream.Version, conflicts(report), len(report))
 	return nil
 }
 
-func conflicts(report []patchset.Moved) int {
-	n := 0
-	for _, moved := range report {
-		if len(moved.Conflicts) > 0 {
-			n++
+// testBump builds what UPSTREAM names from the tree and runs the tests that the
+// patches name there, as they are now.
+func (s *set) testBump(ctx context.Context, t tree) error {
+	upstream, files, err := t.checkCommitted(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.run(ctx, io.Discard, nil, "go", append([]string{"list", "-deps"}, s.upstream.Build...)...); err != nil {
+		return fmt.Errorf("the patches apply, and what the result imports cannot be had: %w", err)
+	}
+	// The new files' tests too, all at once: their turn among the tests may come
+	// after an hour.
+	now, err := t.paths(ctx, files)
+	if err != nil {
+		return err
+	}
+	packages := slices.Clone(s.upstream.Build)
+	for path := range now {
+		if !upstream[path] && filepath.Ext(path) == ".go" && !strings.Contains(path, "testdata/") {
+			packages = append(packages, "./"+filepath.Dir(path))
 		}
 	}
-	return n
+	slices.Sort(packages)
+	if err := t.run(ctx, os.Stdout, nil, "go", append([]string{"vet"}, slices.Compact(packages)...)...); err != nil {
+		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
+	}
+	moved := *s
+	if moved.patches, err = t.readPatches(ctx, newFilesRef, "HEAD", upstream); err != nil {
+		return err
+	}
+	return moved.test(ctx, t, false)
+}
+
+// finishBump writes the patches, the new files, go.mod and UPSTREAM for the version
+// that the tree was taken to, and makes the tree anew from them. It returns the
+// paths it wrote.
+func (s *set) finishBump(ctx context.Context, t tree, to target) ([]string, error) {
+	// Before anything is written, as it may fail for want of a network.
+	get := exec.CommandContext(ctx, "go", "get", to.Module+"@"+to.Version)
+	if out, err := get.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go get %s@%s: %w\n%s", to.Module, to.Version, err, strings.TrimSpace(string(out)))
+	}
+	written, err := s.export(ctx, t)
+	if err != nil {
+		return written, err
+	}
+	if err := os.Remove(port(to.Version)); err == nil { // The new files have it now.
+		written = append(written, port(to.Version))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return written, err
+	}
+	text, err := os.ReadFile(upstreamFile)
+	if err != nil {
+		return written, err
+	}
+	for key, value := range map[string]string{"version": to.Version, "tag": to.Tag, "release": to.Release} {
+		text = regexp.MustCompile(`(?m)^(`+key+`\s+)\S+`).ReplaceAll(text, []byte("${1}"+value))
+	}
+	if err := os.WriteFile(upstreamFile, text, 0o644); err != nil { // Last: it says that all is written.
+		return written, err
+	}
+	now, err := load()
+	if err == nil {
+		_, err = now.apply(ctx, to.source, t, true)
+	}
+	return append(written, upstreamFile, "go.mod", "go.sum"), err
 }

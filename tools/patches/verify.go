@@ -1,0 +1,137 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// verify proves that the patch set is whole: every message is complete, the table
+// in the README names every patch and no other, the patches apply to source and
+// leave it as gofmt wants it, and exporting the result gives the very same files. It
+// works in a directory of its own and changes nothing.
+func (s *set) verify(ctx context.Context, source string) error {
+	var errs []error
+	for _, p := range s.patches {
+		errs = append(errs, p.check())
+	}
+	if err := errors.Join(append(errs, s.checkTable())...); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "patches-verify-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	t := tree(filepath.Join(scratch, "tree"))
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	upstream, newFiles, err := s.commitBase(ctx, t, source, s.upstream)
+	if err != nil {
+		return err
+	}
+	ports, err := filepath.Glob(port("*"))
+	if err != nil {
+		return err
+	}
+	for _, port := range ports {
+		if err := t.applyPort(ctx, port, "--check"); err != nil {
+			return err
+		}
+	}
+	head, err := s.commitPatches(ctx, t, newFiles)
+	if err != nil {
+		return err
+	}
+	if err := t.checkFormat(ctx, upstream, head); err != nil {
+		return err
+	}
+	paths, err := t.paths(ctx, upstream)
+	if err != nil {
+		return err
+	}
+	patches, err := t.readPatches(ctx, newFiles, head, paths)
+	if err != nil {
+		return err
+	}
+	drift, err := s.changedPatches(patches)
+	if err != nil {
+		return err
+	}
+	if len(drift) > 0 {
+		return fmt.Errorf("applying and exporting again changes %s: run make patches-export and commit the result", strings.Join(slices.Sorted(maps.Keys(drift)), ", "))
+	}
+	return nil
+}
+
+// checkFormat checks that gofmt finds nothing in the Go files that differ from
+// upstream's, but for those in which it did before.
+func (t tree) checkFormat(ctx context.Context, upstream, head string) error {
+	changed, err := t.differ(ctx, upstream, head, "--diff-filter=d")
+	if err != nil {
+		return err
+	}
+	formatted := func(commit, path string) bool {
+		text, err := t.git(ctx, "cat-file", "blob", commit+":"+path)
+		want, formatErr := format.Source([]byte(text))
+		return err != nil || (formatErr == nil && string(want) == text)
+	}
+	var errs []error
+	for _, path := range slices.Sorted(maps.Keys(changed)) {
+		if filepath.Ext(path) == ".go" && !strings.Contains(path, "testdata/") && !formatted(head, path) && formatted(upstream, path) {
+			errs = append(errs, fmt.Errorf("%s is not as gofmt writes it: format it in the tree, in the commit that changes it", path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tableRow is a row of the README's table: number and subject, what it is for, and
+// the reason and when it can go.
+var tableRow = regexp.MustCompile(`(?m)^\| (\d{4} .*?) \|.*?\| (.*) \|$`)
+
+// checkTable compares the table with the series. A patch set without a README has
+// none.
+func (s *set) checkTable() error {
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var listed, want []string
+	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, row[1]+" | "+row[2])
+	}
+	for i, p := range s.patches {
+		t := p.trailers()
+		want = append(want, fmt.Sprintf("%04d %s | %s | %s", i+1, p.subject(), strings.Join(t["Reason"], " "), strings.Join(t["Remove-When"], " ")))
+	}
+	var errs []error
+	for _, row := range want {
+		if !slices.Contains(listed, row) {
+			errs = append(errs, fmt.Errorf("README.md: the table has no row that says %q", row))
+		}
+	}
+	for _, row := range listed {
+		if !slices.Contains(want, row) {
+			errs = append(errs, fmt.Errorf("README.md: the table says %q, which is no patch of the series", row))
+		}
+	}
+	if len(errs) == 0 && !slices.Equal(want, listed) {
+		return errors.New("README.md: the table is in another order than the series, or has a row twice")
+	}
+	return errors.Join(errs...)
+}
