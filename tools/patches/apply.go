@@ -11,18 +11,17 @@ import (
 	"os"
 )
 
-// apply makes the tree from source, the unpacked upstream module: upstream's
-// files, the new files, then every patch, one commit each. A tree that is up to
-// date is left alone, and then applied is false. A tree that was edited is refused
-// unless discard is set.
-func (s *set) apply(ctx context.Context, source string, t tree, discard bool) (applied bool, err error) {
+// apply makes the tree: upstream's files, the new files, then every patch, one
+// commit each. A tree that is up to date is left alone, and then applied is false. A
+// tree that was edited is refused unless discard is set.
+func (s *set) apply(ctx context.Context, t tree, discard bool) (applied bool, err error) {
 	if err := s.checkMayGo(ctx, t, discard); err != nil {
 		return false, err
 	}
 	if err := t.open(ctx); err != nil {
 		return false, err
 	}
-	upstream, newFiles, err := s.commitBase(ctx, t, source, s.upstream)
+	upstream, newFiles, err := s.commitPinned(ctx, t)
 	if err != nil {
 		return false, err
 	}
@@ -66,6 +65,15 @@ func (s *set) checkMayGo(ctx context.Context, t tree, discard bool) error {
 		return nil
 	}
 	return fmt.Errorf("the tree was edited: %s has %s that are in no patch: export them, or discard them with --discard", t, changed)
+}
+
+// commitPinned is commitBase for the version that is patched.
+func (s *set) commitPinned(ctx context.Context, t tree) (upstream, newFiles string, err error) {
+	source, err := s.source(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return s.commitBase(ctx, t, source, s.upstream)
 }
 
 // commitBase commits upstream's files and, over them, the new files. Like

@@ -105,13 +105,13 @@ func (s *set) build(ctx context.Context, t tree, o buildOptions) error {
 // version and flags of the compiler, with those patches alone whose Reason is
 // environment, which change where it builds and not what it does. They lie in a
 // tree of their own.
-func (s *set) buildStock(ctx context.Context, source string, t tree, o buildOptions) error {
+func (s *set) buildStock(ctx context.Context, t tree, o buildOptions) error {
 	stock := *s
 	stock.upstream.Copy, stock.overlay = nil, ""
 	stock.patches = slices.DeleteFunc(slices.Clone(s.patches), func(p patch) bool {
 		return !slices.Equal(p.trailers()["Reason"], []string{"environment"})
 	})
-	if _, err := stock.apply(ctx, source, t, true); err != nil {
+	if _, err := stock.apply(ctx, t, true); err != nil {
 		return err
 	}
 	return s.compile(ctx, t, ldflags(s.upstream.stockVersion(), s.upstream.Version, s.upstream.Tag, ""), o)

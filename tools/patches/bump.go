@@ -59,11 +59,11 @@ type move struct {
 
 // survey makes the commits and merges every patch, one after the other. It leaves
 // the files of the tree alone.
-func (s *set) survey(ctx context.Context, source string, to target, t tree) (m move, err error) {
+func (s *set) survey(ctx context.Context, to target, t tree) (m move, err error) {
 	if err := t.open(ctx); err != nil {
 		return m, err
 	}
-	if _, m.before, err = s.commitBase(ctx, t, source, s.upstream); err != nil {
+	if _, m.before, err = s.commitPinned(ctx, t); err != nil {
 		return m, err
 	}
 	if m.head, err = s.commitPatches(ctx, t, m.before); err != nil {
@@ -141,12 +141,12 @@ func (t tree) merge(ctx context.Context, commit, onto string) (merged string, co
 //
 // The patch set is not touched. A bump that is killed before this returns leaves a
 // half made tree, and the next one starts afresh.
-func (s *set) startBump(ctx context.Context, source string, to target, t tree, discard bool) error {
+func (s *set) startBump(ctx context.Context, to target, t tree, discard bool) error {
 	if err := s.checkMayGo(ctx, t, discard); err != nil {
 		return err
 	}
 	fmt.Printf("%s %s to %s (%s) in %s\n", to.Module, s.upstream.Version, to.Version, to.Tag, t)
-	m, err := s.survey(ctx, source, to, t)
+	m, err := s.survey(ctx, to, t)
 	if err != nil {
 		return err
 	}
@@ -271,9 +271,9 @@ func (s *set) finishBump(ctx context.Context, t tree, to target) ([]string, erro
 	if err := os.WriteFile(upstreamFile, text, 0o644); err != nil { // Last: it says that all is written.
 		return written, err
 	}
-	now, err := load()
+	now, err := load(to.source)
 	if err == nil {
-		_, err = now.apply(ctx, to.source, t, true)
+		_, err = now.apply(ctx, t, true)
 	}
 	return append(written, upstreamFile, "go.mod", "go.sum"), err
 }

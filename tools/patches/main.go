@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -65,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := load()
+	s, err := load(o.source)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 func (o options) run(ctx context.Context, command string, s *set) error {
 	switch t := tree(o.tree); command {
 	case "apply":
-		return o.apply(ctx, s, o.discard)
+		return apply(ctx, s, t, o.discard)
 	case "export":
 		written, err := s.export(ctx, t)
 		for _, path := range written {
@@ -86,16 +85,12 @@ func (o options) run(ctx context.Context, command string, s *set) error {
 		}
 		// The tree is made anew from what was written, so that the next apply finds no
 		// work in it that is in no patch.
-		if s, err = load(); err != nil {
+		if s, err = load(o.source); err != nil {
 			return err
 		}
-		return o.apply(ctx, s, true)
+		return apply(ctx, s, t, true)
 	case "verify":
-		source, err := o.sourceOf(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := s.verify(ctx, source); err != nil {
+		if err := s.verify(ctx); err != nil {
 			return err
 		}
 		fmt.Printf("%d patches apply to %s %s and export to the same files\n", len(s.patches), s.upstream.Module, s.upstream.Version)
@@ -106,7 +101,7 @@ func (o options) run(ctx context.Context, command string, s *set) error {
 	case "bump":
 		return o.bump(ctx, s, t)
 	case "upstream-check":
-		return o.upstreamCheck(ctx, s)
+		return upstreamCheck(ctx, s)
 	case "version":
 		fmt.Println(s.upstream.productVersion())
 	case "ldflags":
@@ -117,21 +112,10 @@ func (o options) run(ctx context.Context, command string, s *set) error {
 	return nil
 }
 
-func (o options) sourceOf(ctx context.Context, s *set) (string, error) {
-	if o.source != "" {
-		return filepath.Abs(o.source)
-	}
-	return s.source(ctx)
-}
-
-func (o options) apply(ctx context.Context, s *set, discard bool) error {
-	source, err := o.sourceOf(ctx, s)
-	if err != nil {
-		return err
-	}
-	applied, err := s.apply(ctx, source, tree(o.tree), discard)
+func apply(ctx context.Context, s *set, t tree, discard bool) error {
+	applied, err := s.apply(ctx, t, discard)
 	if applied {
-		fmt.Printf("%s: %s with %d patches\n", o.tree, s.upstream.Tag, len(s.patches))
+		fmt.Printf("%s: %s with %d patches\n", t, s.upstream.Tag, len(s.patches))
 	}
 	return err
 }
@@ -140,12 +124,8 @@ func (o options) compile(ctx context.Context, s *set) error {
 	version := s.upstream.productVersion()
 	build := func() error { return s.build(ctx, tree(o.tree), o.build) }
 	if o.stock {
-		source, err := o.sourceOf(ctx, s)
-		if err != nil {
-			return err
-		}
 		version = s.upstream.stockVersion()
-		build = func() error { return s.buildStock(ctx, source, tree(o.tree+"-stock"), o.build) }
+		build = func() error { return s.buildStock(ctx, tree(o.tree+"-stock"), o.build) }
 	}
 	fmt.Printf("building %s %s into %s (the first build takes some minutes, later ones seconds)\n", s.upstream.Module, version, o.build.out)
 	start := time.Now()
@@ -169,11 +149,7 @@ func (o options) bump(ctx context.Context, s *set, t tree) error {
 		return nil
 	}
 	if t.state().Bump != to.Version || o.discard {
-		source, err := o.sourceOf(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := s.startBump(ctx, source, to, t, o.discard); err != nil {
+		if err := s.startBump(ctx, to, t, o.discard); err != nil {
 			return err
 		}
 	}
@@ -202,7 +178,7 @@ func (o options) bump(ctx context.Context, s *set, t tree) error {
 
 // upstreamCheck says in one line which release of upstream is the newest, which
 // one is patched, and how many patches would conflict.
-func (o options) upstreamCheck(ctx context.Context, s *set) error {
+func upstreamCheck(ctx context.Context, s *set) error {
 	newest, err := s.resolve(ctx, "latest")
 	if err != nil {
 		return err
@@ -211,20 +187,13 @@ func (o options) upstreamCheck(ctx context.Context, s *set) error {
 		fmt.Printf("%s (%s) is the newest release of upstream, and the one that is patched\n", newest.Tag, newest.Version)
 		return nil
 	}
-	source, err := o.sourceOf(ctx, s)
-	if err != nil {
-		return err
-	}
-	scratch, err := os.MkdirTemp("", "patches-survey-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	m, err := s.survey(ctx, source, newest, tree(filepath.Join(scratch, "tree")))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s (%s) is the newest release of upstream, %s (%s) is patched: %d of %d patches would conflict\n",
-		newest.Tag, newest.Version, s.upstream.Tag, s.upstream.Version, m.conflicts, len(m.report))
-	return nil
+	return withScratch(func(t tree) error {
+		m, err := s.survey(ctx, newest, t)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s (%s) is the newest release of upstream, %s (%s) is patched: %d of %d patches would conflict\n",
+			newest.Tag, newest.Version, s.upstream.Tag, s.upstream.Version, m.conflicts, len(m.report))
+		return nil
+	})
 }

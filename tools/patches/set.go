@@ -51,9 +51,10 @@ type set struct {
 	upstream upstream
 	patches  []patch // In the order of the series file.
 	overlay  string  // Directory of new files; "" is none.
+	unpacked string  // Upstream's source; "" is the module that go.mod pins.
 }
 
-func load() (*set, error) {
+func load(unpacked string) (*set, error) {
 	u, err := loadUpstream(upstreamFile)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func load() (*set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &set{upstream: u, overlay: overlayDir}
+	s := &set{upstream: u, overlay: overlayDir, unpacked: unpacked}
 	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -139,6 +140,9 @@ func (s *set) hash() string {
 // downloading it first if need be. The repository's own go.mod must pin the same
 // version, so that both are built against one upstream.
 func (s *set) source(ctx context.Context) (string, error) {
+	if s.unpacked != "" {
+		return filepath.Abs(s.unpacked)
+	}
 	var required struct{ Version string }
 	if err := goJSON(ctx, &required, "list", "-m", "-json", s.upstream.Module); err != nil {
 		return "", err

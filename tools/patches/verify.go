@@ -18,10 +18,10 @@ import (
 )
 
 // verify proves that the patch set is whole: every message is complete, the table
-// in the README names every patch and no other, the patches apply to source and
-// leave it as gofmt wants it, and exporting the result gives the very same files. It
+// in the README names every patch and no other, the patches apply and
+// leave all as gofmt wants it, and exporting the result gives the very same files. It
 // works in a directory of its own and changes nothing.
-func (s *set) verify(ctx context.Context, source string) error {
+func (s *set) verify(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.patches {
 		errs = append(errs, p.check())
@@ -29,16 +29,24 @@ func (s *set) verify(ctx context.Context, source string) error {
 	if err := errors.Join(append(errs, s.checkTable())...); err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "patches-verify-")
+	return withScratch(func(t tree) error { return s.verifyIn(ctx, t) })
+}
+
+// withScratch calls f with a tree that is gone afterwards.
+func withScratch(f func(tree) error) error {
+	scratch, err := os.MkdirTemp("", "patches-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	t := tree(filepath.Join(scratch, "tree"))
+	return f(tree(filepath.Join(scratch, "tree")))
+}
+
+func (s *set) verifyIn(ctx context.Context, t tree) error {
 	if err := t.open(ctx); err != nil {
 		return err
 	}
-	upstream, newFiles, err := s.commitBase(ctx, t, source, s.upstream)
+	upstream, newFiles, err := s.commitPinned(ctx, t)
 	if err != nil {
 		return err
 	}
