@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 )
 
@@ -21,20 +20,17 @@ func (s *set) apply(ctx context.Context, t tree, discard bool) (applied bool, er
 	if err := t.open(ctx); err != nil {
 		return false, err
 	}
-	upstream, newFiles, err := s.commitPinned(ctx, t)
-	if err != nil {
-		return false, err
+	g := &script{tree: t}
+	upstream, newFiles := s.commitPinned(ctx, g)
+	if made := t.state(); g.err != nil || (!discard && made == state{Head: made.Head, NewFiles: newFiles, Patches: s.hash()}) {
+		return false, g.err
 	}
-	made := t.state()
-	if want := (state{Head: made.Head, NewFiles: newFiles, Patches: s.hash()}); made == want && !discard {
-		return false, nil
-	}
-	head, failed := s.commitPatches(ctx, t, newFiles)
+	head := s.commitPatches(ctx, g, newFiles)
 	if err := t.place(ctx, upstream, newFiles, head); err != nil {
-		return false, errors.Join(failed, err)
+		return false, errors.Join(g.err, err)
 	}
-	if failed != nil {
-		return false, fmt.Errorf("%w\n%s stands at the commit before it: correct the patch, apply again, then export", failed, t)
+	if g.err != nil {
+		return false, fmt.Errorf("%w\n%s stands at the commit before it: correct the patch, apply again, then export", g.err, t)
 	}
 	return true, t.setState(state{Head: head, NewFiles: newFiles, Patches: s.hash()})
 }
@@ -49,88 +45,70 @@ func (s *set) checkMayGo(ctx context.Context, t tree, discard bool) error {
 	if made.Bump != "" {
 		return fmt.Errorf("the tree was edited: %s is a bump to %s that was begun: finish it, or discard it with --discard", t, made.Bump)
 	}
-	head, err := t.revision(ctx)
-	if err != nil {
-		return err
-	}
-	changed, err := t.git(ctx, "status", "--porcelain", "--untracked-files=all")
+	g := script{tree: t}
+	head, changed := g.line(ctx, "rev-parse", "HEAD"), g.git(ctx, "status", "--porcelain", "--untracked-files=all")
 	switch {
-	case err != nil:
-		return err
 	case head != made.Head:
 		changed = "commits"
 	case changed != "":
 		changed = "uncommitted changes"
-	default:
-		return nil
+	}
+	if g.err != nil || changed == "" {
+		return g.err
 	}
 	return fmt.Errorf("the tree was edited: %s has %s that are in no patch: export them, or discard them with --discard", t, changed)
 }
 
 // commitPinned is commitBase for the version that is patched.
-func (s *set) commitPinned(ctx context.Context, t tree) (upstream, newFiles string, err error) {
+func (s *set) commitPinned(ctx context.Context, g *script) (upstream, newFiles string) {
 	source, err := s.source(ctx)
 	if err != nil {
-		return "", "", err
+		g.err = err
 	}
-	return s.commitBase(ctx, t, source, s.upstream)
+	return s.commitBase(ctx, g, source, s.upstream)
 }
 
 // commitBase commits upstream's files and, over them, the new files. Like
 // commitPatches it leaves the files of the tree alone.
-func (s *set) commitBase(ctx context.Context, t tree, source string, u upstream) (upstream, newFiles string, err error) {
-	if entries, err := os.ReadDir(source); err != nil || len(entries) == 0 {
-		return "", "", fmt.Errorf("%s has no files: it is no module's source", source)
+func (s *set) commitBase(ctx context.Context, g *script, source string, u upstream) (upstream, newFiles string) {
+	if entries, err := os.ReadDir(source); g.err == nil && (err != nil || len(entries) == 0) {
+		g.err = fmt.Errorf("%s has no files: it is no module's source", source)
 	}
-	if _, err := (command{index: applyIndex, files: source}).run(ctx, t, "add", "--all", "--force", "."); err != nil {
-		return "", "", err
-	}
+	g.run(ctx, command{index: applyIndex, files: source}, "add", "--all", "--force", ".")
 	// The module's own workspace names modules that are not in its archive.
-	if _, err := (command{index: applyIndex}).run(ctx, t, "rm", "--quiet", "--cached", "--ignore-unmatch", "go.work"); err != nil {
-		return "", "", err
-	}
-	if upstream, err = t.commit(ctx, applyIndex, u.Module+" "+u.Version); err != nil {
-		return "", "", err
-	}
-	newFiles, err = s.commitNewFiles(ctx, t, applyIndex, upstream)
-	return upstream, newFiles, err
+	g.run(ctx, command{index: applyIndex}, "rm", "--quiet", "--cached", "--ignore-unmatch", "go.work")
+	upstream = g.commit(ctx, applyIndex, u.Module+" "+u.Version)
+	return upstream, s.commitNewFiles(ctx, g, applyIndex, upstream)
 }
 
 // commitNewFiles commits the overlay and the shared packages over upstream's
 // files, which the index holds.
-func (s *set) commitNewFiles(ctx context.Context, t tree, index, upstream string) (string, error) {
-	if s.overlay != "" {
-		_, err := command{index: index, files: s.overlay}.run(ctx, t, "add", "--force", "--no-all", ".")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+func (s *set) commitNewFiles(ctx context.Context, g *script, index, upstream string) string {
+	if exists(s.overlay) {
+		g.run(ctx, command{index: index, files: s.overlay}, "add", "--force", "--no-all", ".")
 	}
 	for _, c := range s.upstream.Copy {
-		if _, err := (command{index: index, files: "."}).run(ctx, t, "add", "--force", "--no-all", "--", c); err != nil {
-			return "", err
-		}
+		g.run(ctx, command{index: index, files: "."}, "add", "--force", "--no-all", "--", c)
 	}
-	newFiles, err := t.commit(ctx, index, "New files", upstream)
-	if err != nil {
-		return "", err
+	newFiles := g.commit(ctx, index, "New files", upstream)
+	for path := range g.differ(ctx, upstream, newFiles, "--diff-filter=a") {
+		g.err = fmt.Errorf("%s: %s is a file of upstream: change it with a patch, or choose another name", s.home(path), path)
 	}
-	taken, err := t.differ(ctx, upstream, newFiles, "--diff-filter=a")
-	for path := range taken {
-		return "", fmt.Errorf("%s: %s is a file of upstream: change it with a patch, or choose another name", s.home(path), path)
-	}
-	return newFiles, err
+	return newFiles
 }
 
 // commitPatches commits each patch. Where one does not apply, it returns the
-// commit before it, too.
-func (s *set) commitPatches(ctx context.Context, t tree, onto string) (head string, err error) {
+// commit before it.
+func (s *set) commitPatches(ctx context.Context, g *script, onto string) (head string) {
 	for _, p := range s.patches {
-		if _, err := (command{index: applyIndex, stdin: p.diff}).run(ctx, t, "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
-			return onto, fmt.Errorf("%s does not apply: %w", p.name, err)
+		if g.err != nil {
+			break
 		}
-		if onto, err = t.commit(ctx, applyIndex, p.message, onto); err != nil {
-			return "", err
+		if g.run(ctx, command{index: applyIndex, stdin: p.diff}, "apply", "--cached", "--whitespace=nowarn", "-"); g.err != nil {
+			g.err = fmt.Errorf("%s does not apply: %w", p.name, g.err)
+			break
 		}
+		onto = g.commit(ctx, applyIndex, p.message, onto)
 	}
-	return onto, nil
+	return onto
 }

@@ -90,9 +90,10 @@ func (s *set) build(ctx context.Context, t tree, o buildOptions) error {
 	if err := t.checkMade(); err != nil {
 		return err
 	}
-	patched, err := t.revision(ctx)
-	if err != nil {
-		return err
+	g := script{tree: t}
+	patched := g.line(ctx, "rev-parse", "HEAD")
+	if g.err != nil {
+		return g.err
 	}
 	flags, err := s.stamp(ctx, s.upstream.Tag+"-"+patched[:12])
 	if err != nil {

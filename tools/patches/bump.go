@@ -63,36 +63,24 @@ func (s *set) survey(ctx context.Context, to target, t tree) (m move, err error)
 	if err := t.open(ctx); err != nil {
 		return m, err
 	}
-	if _, m.before, err = s.commitPinned(ctx, t); err != nil {
-		return m, err
-	}
-	if m.head, err = s.commitPatches(ctx, t, m.before); err != nil {
-		return m, err
-	}
-	if m.upstream, m.onto, err = s.commitBase(ctx, t, to.source, to.upstream); err != nil {
-		return m, err
-	}
-	commits, err := t.git(ctx, "rev-list", "--reverse", m.before+".."+m.head)
-	if err != nil {
-		return m, err
-	}
+	g := &script{tree: t}
+	_, m.before = s.commitPinned(ctx, g)
+	m.head = s.commitPatches(ctx, g, m.before)
+	m.upstream, m.onto = s.commitBase(ctx, g, to.source, to.upstream)
 	onto := m.onto
-	for i, commit := range strings.Fields(commits) {
-		merged, conflicts, err := t.merge(ctx, commit, onto)
-		if err != nil {
-			return m, err
-		}
+	for i, commit := range strings.Fields(g.git(ctx, "rev-list", "--reverse", m.before+".."+m.head)) {
+		merged, conflicts := g.merge(ctx, commit, onto)
 		line := s.patches[i].name + ": applies"
 		if len(conflicts) > 0 {
 			m.conflicts++
 			line = s.patches[i].name + ": conflicts\n  " + strings.Join(conflicts, "\n  ")
-		} else if _, err := t.git(ctx, "diff-tree", "--quiet", onto, merged); err == nil {
+		} else if len(g.differ(ctx, onto, merged)) == 0 {
 			line = s.patches[i].name + ": upstream has it already"
 		}
 		m.report = append(m.report, line)
 		onto = merged
 	}
-	return m, nil
+	return m, g.err
 }
 
 // conflict is what git leaves in a file where both sides changed the same lines.
@@ -100,16 +88,17 @@ var conflict = regexp.MustCompile(`(?m)^<<<<<<< (?s:.*?)\n>>>>>>> `)
 
 // merge merges what a commit changed into another one. The result has git's marks
 // where that conflicts, so that every patch can be tried.
-func (t tree) merge(ctx context.Context, commit, onto string) (merged string, conflicts []string, err error) {
+func (g *script) merge(ctx context.Context, commit, onto string) (merged string, conflicts []string) {
 	// git finds the merge's base by ancestry: the commit's parent becomes that of
 	// the other one, too.
-	ours, err := t.git(ctx, "commit-tree", onto+"^{tree}", "-p", commit+"^", "-m", "onto")
-	if err != nil {
-		return "", nil, err
+	ours := g.line(ctx, "commit-tree", onto+"^{tree}", "-p", commit+"^", "-m", "onto")
+	if g.err != nil {
+		return "", nil
 	}
-	out, err := t.git(ctx, "merge-tree", "--write-tree", "--name-only", strings.TrimSpace(ours), commit)
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) {
-		return "", nil, fmt.Errorf("%w (it needs git 2.38)", err)
+	out, err := command{}.run(ctx, g.tree, "merge-tree", "--write-tree", "--name-only", ours, commit)
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) { // 1 is conflicts.
+		g.err = fmt.Errorf("%w (it needs git 2.38)", err)
+		return "", nil
 	}
 	// The tree, the files that conflict, an empty line, and what git says.
 	result, messages, _ := strings.Cut(out, "\n\n")
@@ -120,18 +109,19 @@ func (t tree) merge(ctx context.Context, commit, onto string) (merged string, co
 			conflicts = append(conflicts, strings.TrimSpace(line))
 		}
 	}
+	merged = g.line(ctx, "commit-tree", files[0], "-m", "merged")
+	there := g.paths(ctx, files[0])
 	for _, file := range files[1:] {
-		text, err := t.git(ctx, "cat-file", "blob", files[0]+":"+file)
-		if err != nil {
-			continue // It is no file any more, which git has said.
+		if !there[file] {
+			continue // git has said so.
 		}
+		text := g.git(ctx, "cat-file", "blob", files[0]+":"+file)
 		for _, at := range conflict.FindAllStringIndex(text, -1) {
 			first := 1 + strings.Count(text[:at[0]], "\n")
 			conflicts = append(conflicts, fmt.Sprintf("%s: lines %d to %d", file, first, first+strings.Count(text[at[0]:at[1]], "\n")))
 		}
 	}
-	merged, err = t.git(ctx, "commit-tree", files[0], "-m", "merged")
-	return strings.TrimSpace(merged), conflicts, err
+	return merged, conflicts
 }
 
 // startBump makes the tree and takes every patch to another version of upstream
@@ -154,21 +144,20 @@ func (s *set) startBump(ctx context.Context, to target, t tree, discard bool) er
 	fmt.Printf("%d of %d patches conflict\n", m.conflicts, len(m.report))
 	// What the new files change for this version, if that is known already. It changes
 	// new files alone, so that export takes them from the tree.
-	onto := m.onto
+	g, onto := &script{tree: t}, m.onto
 	if exists(port(to.Version)) {
-		if err := t.applyPort(ctx, port(to.Version)); err != nil {
-			return err
-		}
-		if onto, err = t.commit(ctx, applyIndex, "New files for "+to.Version, onto); err != nil {
-			return err
-		}
+		g.applyPort(ctx, port(to.Version))
+		onto = g.commit(ctx, applyIndex, "New files for "+to.Version, onto)
+	}
+	if g.err != nil {
+		return g.err
 	}
 	if err := t.place(ctx, m.upstream, m.onto, onto); err != nil {
 		return err
 	}
-	_, err = t.git(ctx, "rebase", "--quiet", "--empty=drop", "--onto", onto, m.before, m.head)
-	if err != nil && (ctx.Err() != nil || !t.rebasing()) {
-		return err // git was stopped anywhere.
+	g.git(ctx, "rebase", "--quiet", "--empty=drop", "--onto", onto, m.before, m.head)
+	if g.err != nil && (ctx.Err() != nil || !t.rebasing()) {
+		return g.err // git was stopped anywhere.
 	}
 	return t.setState(state{Patches: s.hash(), Bump: to.Version})
 }
@@ -177,16 +166,16 @@ func (s *set) startBump(ctx context.Context, to target, t tree, discard bool) er
 func port(version string) string { return filepath.Join(dir, "ports", version+".diff") }
 
 // applyPort applies a port to the new files, which the index holds.
-func (t tree) applyPort(ctx context.Context, port string, flags ...string) error {
+func (g *script) applyPort(ctx context.Context, port string, flags ...string) {
 	text, err := os.ReadFile(port)
-	if err != nil {
-		return err
+	if err != nil || g.err != nil {
+		g.err = errors.Join(g.err, err)
+		return
 	}
-	args := append([]string{"apply", "--cached", "--whitespace=nowarn"}, flags...)
-	if _, err := (command{index: applyIndex, stdin: string(text)}).run(ctx, t, args...); err != nil {
-		return fmt.Errorf("%s does not apply to the new files any more: correct it, or remove it and change them in the tree of the bump: %w", port, err)
+	g.run(ctx, command{index: applyIndex, stdin: string(text)}, append([]string{"apply", "--cached", "--whitespace=nowarn"}, flags...)...)
+	if g.err != nil {
+		g.err = fmt.Errorf("%s does not apply to the new files any more: correct it, or remove it and change them in the tree of the bump: %w", port, g.err)
 	}
-	return nil
 }
 
 // checkBump says what is still open in a bump: patches that conflict, a rebase
@@ -196,8 +185,9 @@ func (t tree) applyPort(ctx context.Context, port string, flags ...string) error
 // tests are run for nothing: they changed, or a bump was killed while it wrote.
 func (s *set) checkBump(ctx context.Context, t tree) error {
 	if t.rebasing() {
-		status, err := t.git(ctx, "status", "--untracked-files=no")
-		return errors.Join(err, fmt.Errorf("patches conflict with upstream: in %s, edit, git add --all && GIT_EDITOR=true git rebase --continue "+
+		g := script{tree: t}
+		status := g.git(ctx, "status", "--untracked-files=no")
+		return errors.Join(g.err, fmt.Errorf("patches conflict with upstream: in %s, edit, git add --all && GIT_EDITOR=true git rebase --continue "+
 			"(or --skip, if upstream has it now); then run the same again. git status says:\n%s", t, status))
 	}
 	if _, _, err := t.checkCommitted(ctx); err != nil {
@@ -222,9 +212,11 @@ func (s *set) testBump(ctx context.Context, t tree) error {
 	}
 	// The new files' tests too, all at once: their turn among the tests may come
 	// after an hour.
-	now, err := t.paths(ctx, files)
-	if err != nil {
-		return err
+	g := &script{tree: t}
+	now, moved := g.paths(ctx, files), *s
+	moved.patches = g.readPatches(ctx, newFilesRef, "HEAD", upstream)
+	if g.err != nil {
+		return g.err
 	}
 	packages := slices.Clone(s.upstream.Build)
 	for path := range now {
@@ -235,10 +227,6 @@ func (s *set) testBump(ctx context.Context, t tree) error {
 	slices.Sort(packages)
 	if err := t.run(ctx, os.Stdout, nil, "go", append([]string{"vet"}, slices.Compact(packages)...)...); err != nil {
 		return fmt.Errorf("the patches apply, and the result does not compile: %w", err)
-	}
-	moved := *s
-	if moved.patches, err = t.readPatches(ctx, newFilesRef, "HEAD", upstream); err != nil {
-		return err
 	}
 	return moved.test(ctx, t, false)
 }

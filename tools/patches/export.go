@@ -35,11 +35,12 @@ func (s *set) export(ctx context.Context, t tree) ([]string, error) {
 		return nil, fmt.Errorf("the patches in %s changed after they were applied, and exporting would undo that: apply them again;\n"+
 			"if %s was edited too, set the change aside (git stash), export, and merge the two", dir, t)
 	}
-	patches, err := t.readPatches(ctx, newFilesRef, "HEAD", upstream)
-	if err != nil {
-		return nil, err
+	g := &script{tree: t}
+	patches := g.readPatches(ctx, newFilesRef, "HEAD", upstream)
+	if g.err != nil {
+		return nil, g.err
 	}
-	files, err := s.changedNewFiles(ctx, t, upstream, now)
+	files, err := s.changedNewFiles(ctx, g, upstream, now)
 	if err != nil {
 		return nil, err
 	}
@@ -72,73 +73,51 @@ func (t tree) checkCommitted(ctx context.Context) (upstream map[string]bool, now
 	if t.rebasing() {
 		return nil, "", fmt.Errorf("%s: a rebase stopped half-way: git rebase --continue or --abort", t)
 	}
-	if upstream, err = t.paths(ctx, upstreamRef); err != nil {
-		return nil, "", err
-	}
-	for _, args := range [][]string{{"read-tree", "HEAD"}, {"add", "--all", "."}} {
-		if _, err := (command{index: exportIndex}).run(ctx, t, args...); err != nil {
-			return nil, "", err
-		}
-	}
-	if now, err = t.commit(ctx, exportIndex, "now"); err != nil {
-		return nil, "", err
-	}
-	changed, err := t.differ(ctx, "HEAD", now)
-	if err != nil {
-		return nil, "", err
-	}
+	g := &script{tree: t}
+	upstream = g.paths(ctx, upstreamRef)
+	g.run(ctx, command{index: exportIndex}, "read-tree", "HEAD")
+	g.run(ctx, command{index: exportIndex}, "add", "--all", ".")
+	now = g.commit(ctx, exportIndex, "now")
+	changed := g.differ(ctx, "HEAD", now)
 	maps.DeleteFunc(changed, func(path string, _ bool) bool { return !upstream[path] })
-	if len(changed) > 0 {
-		return nil, "", fmt.Errorf("%s: uncommitted changes to upstream's files: %s\n"+
+	missing := g.git(ctx, "rev-list", "HEAD.."+newFilesRef)
+	merges := g.git(ctx, "rev-list", "--merges", newFilesRef+"..HEAD")
+	switch {
+	case g.err != nil:
+		err = g.err
+	case len(changed) > 0:
+		err = fmt.Errorf("%s: uncommitted changes to upstream's files: %s\n"+
 			"for a new patch: git commit; for an existing one: git commit --fixup=SHA && git rebase -i --autosquash %s",
 			t, strings.Join(slices.Sorted(maps.Keys(changed)), ", "), newFilesRef)
-	}
-	if _, err := t.git(ctx, "merge-base", "--is-ancestor", newFilesRef, "HEAD"); err != nil {
-		return nil, "", fmt.Errorf("%s: HEAD does not descend from %s: check out the commit with your changes, or git rebase --onto %s OLDBASE",
+	case missing != "":
+		err = fmt.Errorf("%s: HEAD does not descend from %s: check out the commit with your changes, or git rebase --onto %s OLDBASE",
 			t, newFilesRef, newFilesRef)
-	}
-	merges, err := t.git(ctx, "rev-list", "--merges", newFilesRef+"..HEAD")
-	if merges != "" {
-		return nil, "", fmt.Errorf("%s: a merge is no patch: %s\nmake the commits a row: git rebase %s",
+	case merges != "":
+		err = fmt.Errorf("%s: a merge is no patch: %s\nmake the commits a row: git rebase %s",
 			t, strings.Join(strings.Fields(merges), ", "), newFilesRef)
 	}
 	return upstream, now, err
 }
 
 // readPatches turns commits into patches that touch upstream's files only.
-func (t tree) readPatches(ctx context.Context, base, head string, upstream map[string]bool) ([]patch, error) {
-	out, err := t.git(ctx, "rev-list", "--reverse", base+".."+head)
-	if err != nil {
-		return nil, err
-	}
+func (g *script) readPatches(ctx context.Context, base, head string, upstream map[string]bool) []patch {
 	var patches []patch
-	for commit := range strings.FieldsSeq(out) {
-		touched, err := t.differ(ctx, commit+"^", commit)
-		if err != nil {
-			return nil, err
-		}
+	for commit := range strings.FieldsSeq(g.git(ctx, "rev-list", "--reverse", base+".."+head)) {
+		touched := g.differ(ctx, commit+"^", commit)
 		maps.DeleteFunc(touched, func(path string, _ bool) bool { return !upstream[path] })
 		if len(touched) == 0 {
 			continue // The commit changed new files alone: they are exported as files.
 		}
-		message, err := t.git(ctx, "log", "-1", "--format=%B", commit)
-		if err != nil {
-			return nil, err
-		}
 		// diff-tree reads no configuration, so the text is the same for everybody.
 		args := []string{"diff-tree", "-p", "-r", "--no-renames", "--full-index", "--binary", "--no-commit-id", commit, "--"}
-		diff, err := t.git(ctx, append(args, slices.Sorted(maps.Keys(touched))...)...)
-		if err != nil {
-			return nil, err
-		}
-		p := patch{message: strings.TrimSpace(message), diff: diff}
+		p := patch{message: g.line(ctx, "log", "-1", "--format=%B", commit), diff: g.git(ctx, append(args, slices.Sorted(maps.Keys(touched))...)...)}
 		p.name = fileName(len(patches)+1, p.subject())
-		if back, err := parsePatch(p.name, p.format()); err != nil || back != p {
-			return nil, fmt.Errorf("%s: commit %s: the message is empty, or a line of it starts with \"diff --git\": reword it", t, commit)
+		if back, err := parsePatch(p.name, p.format()); g.err == nil && (err != nil || back != p) {
+			g.err = fmt.Errorf("%s: commit %s: the message is empty, or a line of it starts with \"diff --git\": reword it", g.tree, commit)
 		}
 		patches = append(patches, p)
 	}
-	return patches, nil
+	return patches
 }
 
 // changedPatches are the patch files and the series file as they are to become,
@@ -174,19 +153,12 @@ func (s *set) changedPatches(patches []patch) (map[string][]byte, error) {
 
 // changedNewFiles compares the new files as they are in the tree, as they were
 // applied and as they are in the repository, and returns what is to change there.
-func (s *set) changedNewFiles(ctx context.Context, t tree, upstream map[string]bool, now string) (map[string][]byte, error) {
-	if _, err := (command{index: exportIndex}).run(ctx, t, "read-tree", upstreamRef); err != nil {
-		return nil, err
-	}
-	kept, err := s.commitNewFiles(ctx, t, exportIndex, upstreamRef)
-	if err != nil {
-		return nil, err
-	}
-	edited, err1 := t.differ(ctx, newFilesRef, now)
-	moved, err2 := t.differ(ctx, newFilesRef, kept)
-	differ, err3 := t.differ(ctx, kept, now)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
+func (s *set) changedNewFiles(ctx context.Context, g *script, upstream map[string]bool, now string) (map[string][]byte, error) {
+	g.run(ctx, command{index: exportIndex}, "read-tree", upstreamRef)
+	kept := s.commitNewFiles(ctx, g, exportIndex, upstreamRef)
+	edited, moved, differ := g.differ(ctx, newFilesRef, now), g.differ(ctx, newFilesRef, kept), g.differ(ctx, kept, now)
+	if g.err != nil {
+		return nil, g.err
 	}
 	files := map[string][]byte{}
 	var both []string
@@ -196,14 +168,16 @@ func (s *set) changedNewFiles(ctx context.Context, t tree, upstream map[string]b
 		case moved[path]:
 			both = append(both, s.home(path))
 		default:
-			if files[s.home(path)], err = readNewFile(t.path(path)); err != nil {
+			text, err := readNewFile(g.tree.path(path))
+			if err != nil {
 				return nil, err
 			}
+			files[s.home(path)] = text
 		}
 	}
 	if len(both) > 0 {
 		return nil, fmt.Errorf("changed in the repository and, differently, in %s: %s: make each the same in both places, then export",
-			t, strings.Join(both, ", "))
+			g.tree, strings.Join(both, ", "))
 	}
 	return files, nil
 }

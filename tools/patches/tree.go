@@ -143,52 +143,61 @@ func (c command) run(ctx context.Context, t tree, args ...string) (string, error
 	return out.String(), nil
 }
 
-// git runs a git command in the tree and returns what it printed. Paths among its
-// arguments are literal.
-func (t tree) git(ctx context.Context, args ...string) (string, error) {
-	return command{}.run(ctx, t, args...)
+// script runs git commands in a tree until one fails, as sh -e does. Nothing runs
+// after that, what is returned is empty, and err says why: it is looked at before
+// anything is written.
+type script struct {
+	tree tree
+	err  error
 }
 
-// revision is the tree's commit. It depends on upstream's files, the new files
-// and the patches, and on nothing else.
-func (t tree) revision(ctx context.Context) (string, error) {
-	out, err := t.git(ctx, "rev-parse", "HEAD")
-	return strings.TrimSpace(out), err
+func (g *script) run(ctx context.Context, c command, args ...string) string {
+	if g.err != nil {
+		return ""
+	}
+	out, err := c.run(ctx, g.tree, args...)
+	g.err = err
+	return out
+}
+
+// git runs a command and returns what it printed. Paths among its arguments are
+// literal.
+func (g *script) git(ctx context.Context, args ...string) string {
+	return g.run(ctx, command{}, args...)
+}
+
+// line is git for one line.
+func (g *script) line(ctx context.Context, args ...string) string {
+	return strings.TrimSpace(g.git(ctx, args...))
 }
 
 // commit commits what an index holds, and returns the commit.
-func (t tree) commit(ctx context.Context, index, message string, parents ...string) (string, error) {
-	out, err := command{index: index}.run(ctx, t, "write-tree")
-	if err != nil {
-		return "", err
-	}
-	args := []string{"commit-tree", strings.TrimSpace(out), "-F", "-"}
+func (g *script) commit(ctx context.Context, index, message string, parents ...string) string {
+	args := []string{"commit-tree", strings.TrimSpace(g.run(ctx, command{index: index}, "write-tree")), "-F", "-"}
 	for _, parent := range parents {
 		args = append(args, "-p", parent)
 	}
-	out, err = command{stdin: strings.TrimSpace(message) + "\n"}.run(ctx, t, args...)
-	return strings.TrimSpace(out), err
+	return strings.TrimSpace(g.run(ctx, command{stdin: strings.TrimSpace(message) + "\n"}, args...))
 }
 
 // names is a set of paths that git prints with -z.
-func (t tree) names(ctx context.Context, args ...string) (map[string]bool, error) {
-	out, err := t.git(ctx, args...)
+func (g *script) names(ctx context.Context, args ...string) map[string]bool {
 	set := map[string]bool{}
-	for path := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+	for path := range strings.SplitSeq(g.git(ctx, args...), "\x00") {
 		set[path] = true
 	}
 	delete(set, "")
-	return set, err
+	return set
 }
 
 // paths are the files of a commit.
-func (t tree) paths(ctx context.Context, commit string) (map[string]bool, error) {
-	return t.names(ctx, "ls-tree", "-r", "-z", "--name-only", commit)
+func (g *script) paths(ctx context.Context, commit string) map[string]bool {
+	return g.names(ctx, "ls-tree", "-r", "-z", "--name-only", commit)
 }
 
 // differ are the files in which two commits differ.
-func (t tree) differ(ctx context.Context, a, b string, flags ...string) (map[string]bool, error) {
-	return t.names(ctx, append([]string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", a, b}, flags...)...)
+func (g *script) differ(ctx context.Context, a, b string, flags ...string) map[string]bool {
+	return g.names(ctx, append([]string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", a, b}, flags...)...)
 }
 
 // open gives the tree a repository, a new one if it is half made or in the midst
@@ -207,7 +216,7 @@ func (t tree) open(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(string(t)), 0o755), t.setState(state{}), os.RemoveAll(string(t)), os.MkdirAll(t.path(".git", "info"), 0o755)); err != nil {
 		return err
 	}
-	_, err := t.git(ctx, "init", "--quiet", "--template=")
+	_, err := command{}.run(ctx, t, "init", "--quiet", "--template=")
 	return errors.Join(err, os.WriteFile(t.path(".git", "info", "exclude"), []byte(treeExcludes), 0o644),
 		os.WriteFile(t.path(".git", "info", "attributes"), []byte(treeAttributes), 0o644))
 }
@@ -218,15 +227,10 @@ func (t tree) place(ctx context.Context, upstream, newFiles, head string) error 
 	if err := t.setState(state{}); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"checkout", "--quiet", "--force", "--detach", head},
-		{"clean", "--quiet", "-d", "--force"},
-		{"tag", "--force", upstreamRef, upstream},
-		{"tag", "--force", newFilesRef, newFiles},
-	} {
-		if _, err := t.git(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return nil
+	g := script{tree: t}
+	g.git(ctx, "checkout", "--quiet", "--force", "--detach", head)
+	g.git(ctx, "clean", "--quiet", "-d", "--force")
+	g.git(ctx, "tag", "--force", upstreamRef, upstream)
+	g.git(ctx, "tag", "--force", newFilesRef, newFiles)
+	return g.err
 }

@@ -46,33 +46,17 @@ func (s *set) verifyIn(ctx context.Context, t tree) error {
 	if err := t.open(ctx); err != nil {
 		return err
 	}
-	upstream, newFiles, err := s.commitPinned(ctx, t)
-	if err != nil {
-		return err
-	}
+	g := &script{tree: t}
+	upstream, newFiles := s.commitPinned(ctx, g)
 	ports, err := filepath.Glob(port("*"))
-	if err != nil {
-		return err
-	}
 	for _, port := range ports {
-		if err := t.applyPort(ctx, port, "--check"); err != nil {
-			return err
-		}
+		g.applyPort(ctx, port, "--check")
 	}
-	head, err := s.commitPatches(ctx, t, newFiles)
-	if err != nil {
-		return err
-	}
-	if err := t.checkFormat(ctx, upstream, head); err != nil {
-		return err
-	}
-	paths, err := t.paths(ctx, upstream)
-	if err != nil {
-		return err
-	}
-	patches, err := t.readPatches(ctx, newFiles, head, paths)
-	if err != nil {
-		return err
+	head := s.commitPatches(ctx, g, newFiles)
+	g.checkFormat(ctx, upstream, head)
+	patches := g.readPatches(ctx, newFiles, head, g.paths(ctx, upstream))
+	if g.err != nil || err != nil {
+		return errors.Join(g.err, err)
 	}
 	drift, err := s.changedPatches(patches)
 	if err != nil {
@@ -86,23 +70,20 @@ func (s *set) verifyIn(ctx context.Context, t tree) error {
 
 // checkFormat checks that gofmt finds nothing in the Go files that differ from
 // upstream's, but for those in which it did before.
-func (t tree) checkFormat(ctx context.Context, upstream, head string) error {
-	changed, err := t.differ(ctx, upstream, head, "--diff-filter=d")
-	if err != nil {
-		return err
-	}
+func (g *script) checkFormat(ctx context.Context, upstream, head string) {
+	theirs := g.paths(ctx, upstream)
 	formatted := func(commit, path string) bool {
-		text, err := t.git(ctx, "cat-file", "blob", commit+":"+path)
-		want, formatErr := format.Source([]byte(text))
-		return err != nil || (formatErr == nil && string(want) == text)
+		text := g.git(ctx, "cat-file", "blob", commit+":"+path)
+		want, err := format.Source([]byte(text))
+		return err == nil && string(want) == text
 	}
 	var errs []error
-	for _, path := range slices.Sorted(maps.Keys(changed)) {
-		if filepath.Ext(path) == ".go" && !strings.Contains(path, "testdata/") && !formatted(head, path) && formatted(upstream, path) {
+	for _, path := range slices.Sorted(maps.Keys(g.differ(ctx, upstream, head, "--diff-filter=d"))) {
+		if filepath.Ext(path) == ".go" && !strings.Contains(path, "testdata/") && !formatted(head, path) && (!theirs[path] || formatted(upstream, path)) {
 			errs = append(errs, fmt.Errorf("%s is not as gofmt writes it: format it in the tree, in the commit that changes it", path))
 		}
 	}
-	return errors.Join(errs...)
+	g.err = errors.Join(append(errs, g.err)...)
 }
 
 // tableRow is a row of the README's table: number and subject, what it is for, and
