@@ -104,7 +104,8 @@ func (s *set) commitPatches(ctx context.Context, g *script, onto string) (head s
 		if g.err != nil {
 			break
 		}
-		if g.run(ctx, command{index: applyIndex, stdin: p.diff}, "apply", "--cached", "--whitespace=nowarn", "-"); g.err != nil {
+		g.run(ctx, command{index: applyIndex, stdin: p.diff}, "apply", "--cached", "--whitespace=nowarn", "-")
+		if g.err != nil {
 			g.err = fmt.Errorf("%s does not apply: %w", p.name, g.err)
 			break
 		}

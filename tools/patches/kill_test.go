@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,16 +26,13 @@ PATH=$SYSTEM_PATH
 exec git "$@"
 `
 
-// bumper bumps copies of the tiny repository.
-type bumper struct{ env []string }
-
-// run bumps the repository; killAt 0 is never. It returns how often git was called.
-func (b *bumper) run(t *testing.T, repo string, killAt int) (calls int, output string, err error) {
+// bump bumps a repository; killAt 0 is never. It returns how often git was called.
+func bump(t *testing.T, repo string, env []string, killAt int) (calls int, output string, err error) {
 	count := filepath.Join(t.TempDir(), "count")
 	require.NoError(t, os.WriteFile(count, []byte("0"), 0o644))
 	cmd := exec.CommandContext(t.Context(), "patches", "--tree", "build/bump", "bump", "--no-test", "v1.3.0")
 	cmd.Dir = repo
-	cmd.Env = append(b.env, "KILL_AT="+strconv.Itoa(killAt), "KILL_COUNT="+count)
+	cmd.Env = append(slices.Clip(env), "KILL_AT="+strconv.Itoa(killAt), "KILL_COUNT="+count)
 	out, err := cmd.CombinedOutput()
 	text, readErr := os.ReadFile(count)
 	require.NoError(t, readErr)
@@ -83,23 +81,23 @@ func TestBumpThatIsKilledAtAnyCallOfGitGoesOn(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"), []byte(shim), 0o755))
 	proxy := goproxytest.NewTestServer(t, publish(t, "example.com_hello_v1.2.0"), "")
-	b := &bumper{env: append(os.Environ(), "GOPROXY="+proxy.URL, "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off",
-		"GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -modcacherw", "SYSTEM_PATH="+os.Getenv("PATH"), "PATH="+bin+":"+os.Getenv("PATH"))}
+	env := append(os.Environ(), "GOPROXY="+proxy.URL, "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off",
+		"GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod -modcacherw", "SYSTEM_PATH="+os.Getenv("PATH"), "PATH="+bin+":"+os.Getenv("PATH"))
 
 	undisturbed := tinyRepo(t)
-	calls, output, err := b.run(t, undisturbed, 0)
+	calls, output, err := bump(t, undisturbed, env, 0)
 	require.NoError(t, err, output)
 	want := repoFiles(t, undisturbed)
 	require.Contains(t, want["/prometheus-patches/UPSTREAM"], "v1.3.0")
 	for at := 1; at <= calls; at += step {
 		t.Run(strconv.Itoa(at), func(t *testing.T) {
 			repo := tinyRepo(t)
-			_, output, err := b.run(t, repo, at)
+			_, output, err := bump(t, repo, env, at)
 			require.EqualError(t, err, "signal: killed", output)
-			_, output, err = b.run(t, repo, 0)
+			_, output, err = bump(t, repo, env, 0)
 			require.NoError(t, err, output)
 			require.Equal(t, want, repoFiles(t, repo))
-			_, output, err = b.run(t, repo, 0)
+			_, output, err = bump(t, repo, env, 0)
 			require.NoError(t, err, output)
 			require.Contains(t, output, "already")
 		})
