@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package patchset
+package main
 
 import (
 	"strings"
@@ -20,18 +20,18 @@ func TestPatchTextIsSplitAtTheFirstDiff(t *testing.T) {
 		"with Windows line ends":   "why\n\nbecause\r\n---\r\n" + aDiff,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := ParsePatch("n.patch", text)
+			p, err := parsePatch("n.patch", text)
 			require.NoError(t, err)
-			require.Equal(t, Patch{Name: "n.patch", Message: "why\n\nbecause", Diff: aDiff}, p)
-			require.Equal(t, "why", p.Subject())
+			require.Equal(t, patch{name: "n.patch", message: "why\n\nbecause", diff: aDiff}, p)
+			require.Equal(t, "why", p.subject())
 		})
 	}
 }
 
 func TestSecondFileOfADiffBelongsToTheDiff(t *testing.T) {
-	p, err := ParsePatch("n.patch", "why\n---\n"+aDiff+aDiff)
+	p, err := parsePatch("n.patch", "why\n---\n"+aDiff+aDiff)
 	require.NoError(t, err)
-	require.Equal(t, aDiff+aDiff, p.Diff)
+	require.Equal(t, aDiff+aDiff, p.diff)
 }
 
 func TestTextThatIsNoPatchIsRefused(t *testing.T) {
@@ -44,30 +44,30 @@ func TestTextThatIsNoPatchIsRefused(t *testing.T) {
 		"blanks before the diff":      {"\n \n\n" + aDiff, "n.patch: the patch has no message"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParsePatch("n.patch", tc.text)
+			_, err := parsePatch("n.patch", tc.text)
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
 }
 
 // What a patch file says must survive any number of exports.
-func FuzzFormatIsTheInverseOfParsePatch(f *testing.F) {
+func FuzzFormatIsTheInverseOfparsePatch(f *testing.F) {
 	f.Add("why\n\nbecause\n---\n" + aDiff)
 	f.Add("why\n---\n---\n" + aDiff)
 	f.Add("why\n \n---\r\n---\n" + aDiff)
 	f.Add("---\n---\n" + aDiff)
 	f.Add(aDiff + "\n" + aDiff)
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := ParsePatch("n.patch", text)
+		p, err := parsePatch("n.patch", text)
 		if err != nil {
 			return
 		}
-		require.NotEmpty(t, p.Message)
-		require.True(t, strings.HasSuffix(text, p.Diff), "the diff is not changed")
-		back, err := ParsePatch("n.patch", p.Format())
+		require.NotEmpty(t, p.message)
+		require.True(t, strings.HasSuffix(text, p.diff), "the diff is not changed")
+		back, err := parsePatch("n.patch", p.format())
 		require.NoError(t, err)
 		require.Equal(t, p, back)
-		_ = p.Check() // Of any message.
+		_ = p.check() // Of any message.
 	})
 }
 
@@ -87,13 +87,13 @@ func TestFileNameFollowsFromPlaceAndSubject(t *testing.T) {
 }
 
 func TestTrailersAreTheLastParagraph(t *testing.T) {
-	p := Patch{Message: "subject\n\nTests: go test ./not-a-trailer\n\nReason: temporary\n" +
+	p := patch{message: "subject\n\nTests: go test ./not-a-trailer\n\nReason: temporary\n" +
 		"Tests: go test ./a\nTests: go test\n  ./b\n\t./c\nnot a trailer\nTests:go test ./d"}
 	require.Equal(t, map[string][]string{
 		"Reason": {"temporary"},
 		"Tests":  {"go test ./a", "go test ./b ./c"},
 	}, p.trailers())
-	require.Equal(t, []string{"go test ./a", "go test ./b ./c"}, p.Tests())
+	require.Equal(t, []string{"go test ./a", "go test ./b ./c"}, p.tests())
 }
 
 func TestTrailerValuesAreChecked(t *testing.T) {
@@ -122,12 +122,12 @@ func TestTrailerValuesAreChecked(t *testing.T) {
 	}
 	for key, values := range good {
 		for _, v := range values {
-			require.NoError(t, Patch{Name: "n.patch", Message: message(key, v)}.Check(), "%s: %s", key, v)
+			require.NoError(t, patch{name: "n.patch", message: message(key, v)}.check(), "%s: %s", key, v)
 		}
 	}
 	for key, values := range bad {
 		for _, v := range values {
-			require.ErrorContains(t, Patch{Name: "n.patch", Message: message(key, v)}.Check(), "n.patch: trailer "+key, "%s: %s", key, v)
+			require.ErrorContains(t, patch{name: "n.patch", message: message(key, v)}.check(), "n.patch: trailer "+key, "%s: %s", key, v)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package patchset
+package main
 
 import (
 	"errors"
@@ -10,40 +10,40 @@ import (
 	"strings"
 )
 
-// Patch is one change to upstream's files.
-type Patch struct {
-	Name    string // File name in the series.
-	Message string // Why the patch exists, ending with its trailers.
-	Diff    string // What git apply reads.
+// patch is one change to upstream's files.
+type patch struct {
+	name    string // File name in the series.
+	message string // Why the patch exists, ending with its trailers.
+	diff    string // What git apply reads.
 }
 
 // The line that separates a patch's message from its diff.
 const patchSeparator = "---"
 
-// ParsePatch splits the text of a patch file. It does not look at what the
-// message says; see Check.
-func ParsePatch(name, text string) (Patch, error) {
+// parsePatch splits the text of a patch file. It does not look at what the
+// message says; see check.
+func parsePatch(name, text string) (patch, error) {
 	// The newline in front makes the first line one like any other.
 	head, diff, ok := strings.Cut("\n"+text, "\ndiff --git ")
 	if !ok {
-		return Patch{}, fmt.Errorf("%s: no line starts with \"diff --git\": it is not a patch", name)
+		return patch{}, fmt.Errorf("%s: no line starts with \"diff --git\": it is not a patch", name)
 	}
 	message := strings.TrimSpace(head)
 	message = strings.TrimSpace(strings.TrimSuffix(message, "\n"+patchSeparator))
 	if message == "" || message == patchSeparator {
-		return Patch{}, fmt.Errorf("%s: the patch has no message: say why it exists", name)
+		return patch{}, fmt.Errorf("%s: the patch has no message: say why it exists", name)
 	}
-	return Patch{Name: name, Message: message, Diff: "diff --git " + diff}, nil
+	return patch{name: name, message: message, diff: "diff --git " + diff}, nil
 }
 
-// Format is the inverse of ParsePatch.
-func (p Patch) Format() string {
-	return p.Message + "\n" + patchSeparator + "\n" + p.Diff
+// format is the inverse of parsePatch.
+func (p patch) format() string {
+	return p.message + "\n" + patchSeparator + "\n" + p.diff
 }
 
-// Subject is the first line of the message.
-func (p Patch) Subject() string {
-	subject, _, _ := strings.Cut(p.Message, "\n")
+// subject is the first line of the message.
+func (p patch) subject() string {
+	subject, _, _ := strings.Cut(p.message, "\n")
 	return subject
 }
 
@@ -61,8 +61,8 @@ func fileName(n int, subject string) string {
 var trailerLine = regexp.MustCompile(`^([A-Z][A-Za-z-]*): (.+)$`)
 
 // trailers returns the key-value lines of the message's last paragraph.
-func (p Patch) trailers() map[string][]string {
-	paragraphs := strings.Split(p.Message, "\n\n")
+func (p patch) trailers() map[string][]string {
+	paragraphs := strings.Split(p.message, "\n\n")
 	out := map[string][]string{}
 	last := ""
 	for line := range strings.SplitSeq(paragraphs[len(paragraphs)-1], "\n") {
@@ -79,8 +79,8 @@ func (p Patch) trailers() map[string][]string {
 	return out
 }
 
-// Tests returns the go test commands that cover the patch.
-func (p Patch) Tests() []string { return p.trailers()["Tests"] }
+// tests returns the go test commands that cover the patch.
+func (p patch) tests() []string { return p.trailers()["Tests"] }
 
 // What each trailer must look like. Every patch carries each of them at least once.
 var trailerForms = []struct {
@@ -93,21 +93,21 @@ var trailerForms = []struct {
 	{"Remove-When", "the event after which the patch can go", regexp.MustCompile(`\S`)},
 }
 
-// Check reports everything that is wrong with the patch's message.
-func (p Patch) Check() error {
+// check reports everything that is wrong with the patch's message.
+func (p patch) check() error {
 	var errs []error
-	if strings.Count(p.Message, "\n\n") < 2 {
-		errs = append(errs, fmt.Errorf("%s: the message needs a subject, a paragraph that says why the patch exists, and trailers", p.Name))
+	if strings.Count(p.message, "\n\n") < 2 {
+		errs = append(errs, fmt.Errorf("%s: the message needs a subject, a paragraph that says why the patch exists, and trailers", p.name))
 	}
 	trailers := p.trailers()
 	for _, t := range trailerForms {
 		values := trailers[t.key]
 		if len(values) == 0 {
-			errs = append(errs, fmt.Errorf("%s: trailer %s is missing: it wants %s", p.Name, t.key, t.want))
+			errs = append(errs, fmt.Errorf("%s: trailer %s is missing: it wants %s", p.name, t.key, t.want))
 		}
 		for _, v := range values {
 			if !t.form.MatchString(v) {
-				errs = append(errs, fmt.Errorf("%s: trailer %s: %q is not %s", p.Name, t.key, v, t.want))
+				errs = append(errs, fmt.Errorf("%s: trailer %s: %q is not %s", p.name, t.key, v, t.want))
 			}
 		}
 	}
