@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -113,12 +114,9 @@ func (r release) image(ctx context.Context, p product, platform string) (v1.Imag
 	if err != nil {
 		return nil, err
 	}
-	to, err := v1.ParsePlatform(platform)
-	if err != nil {
-		return nil, err
-	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Created = to.OS, to.Architecture, v1.Time{Time: r.created}
+	file.OS, file.Architecture, _ = strings.Cut(platform, "/")
+	file.Created = v1.Time{Time: r.created}
 	file.Config = p.config
 	file.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	file.Config.Labels = r.annotations(p)

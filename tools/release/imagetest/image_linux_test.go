@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -84,7 +84,7 @@ func TestTheLayoutsAndTheArchivesAreValid(t *testing.T) {
 }
 
 func TestAPushedImageIsTheOneThatWasBuilt(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))))
 	defer server.Close()
 	to := strings.TrimPrefix(server.URL, "http://")
 	for _, product := range products {
