@@ -26,10 +26,7 @@ import (
 
 // What is in the directory of a product's image, beside an archive for docker load
 // for each platform.
-const (
-	layoutDir  = "oci"
-	digestFile = "digest"
-)
+const layoutDir, digestFile = "oci", "digest"
 
 // writeImages writes the images of both products.
 func (r release) writeImages(ctx context.Context) error {
