@@ -1,45 +1,66 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package imagetest reads and starts what make image built, as a container runtime
+// would. It needs PROMGUARD_IMAGES, the directory of the images, and PROMGUARD_DIST,
+// that of the binaries, which make test-image sets.
 package imagetest
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
-
-	"github.com/promguard/promguard/internal/image"
 )
 
 var products = []string{"prometheus", "promguard"}
 
-// images returns the directory that make image wrote for a product.
-func images(t *testing.T, product string) string {
+// made returns the directory that a variable of make test-image names.
+func made(t *testing.T, variable string) string {
 	t.Helper()
-	dir := os.Getenv("PROMGUARD_IMAGES")
+	dir := os.Getenv(variable)
 	if dir == "" {
-		t.Skip("PROMGUARD_IMAGES is not set: make test-image builds the images and sets it")
+		t.Skip(variable + " is not set: make test-image builds the images and sets it")
 	}
-	return filepath.Join(dir, product)
+	return dir
 }
 
+// index returns a product's image for all platforms.
 func index(t *testing.T, product string) v1.ImageIndex {
 	t.Helper()
-	_, i, _, err := image.ReadLayout(filepath.Join(images(t, product), "oci"))
+	top, err := layout.ImageIndexFromPath(filepath.Join(made(t, "PROMGUARD_IMAGES"), product, "oci"))
+	require.NoError(t, err)
+	manifest, err := top.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, manifest.Manifests, 1)
+	i, err := top.ImageIndex(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
 	return i
+}
+
+// digest returns what make image printed.
+func digest(t *testing.T, product string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(made(t, "PROMGUARD_IMAGES"), product, "digest"))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(text))
 }
 
 func TestTheLayoutsAndTheArchivesAreValid(t *testing.T) {
@@ -47,13 +68,11 @@ func TestTheLayoutsAndTheArchivesAreValid(t *testing.T) {
 		t.Run(product, func(t *testing.T) {
 			i := index(t, product)
 			require.NoError(t, validate.Index(i))
-			digest, err := i.Digest()
+			d, err := i.Digest()
 			require.NoError(t, err)
-			written, err := os.ReadFile(filepath.Join(images(t, product), "digest"))
-			require.NoError(t, err)
-			require.Equal(t, digest.String(), strings.TrimSpace(string(written)))
+			require.Equal(t, digest(t, product), d.String())
 
-			archives, err := filepath.Glob(filepath.Join(images(t, product), "*.tar"))
+			archives, err := filepath.Glob(filepath.Join(made(t, "PROMGUARD_IMAGES"), product, "*.tar"))
 			require.NoError(t, err)
 			manifest, err := i.IndexManifest()
 			require.NoError(t, err)
@@ -67,29 +86,50 @@ func TestTheLayoutsAndTheArchivesAreValid(t *testing.T) {
 	}
 }
 
-func TestDocumentsNameTheImagesTheyAreAbout(t *testing.T) {
+func TestAPushedImageIsTheOneThatWasBuilt(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))))
+	defer server.Close()
+	to := strings.TrimPrefix(server.URL, "http://")
 	for _, product := range products {
-		t.Run(product, func(t *testing.T) {
-			i := index(t, product)
-			manifest, err := i.IndexManifest()
-			require.NoError(t, err)
-			digest, err := i.Digest()
-			require.NoError(t, err)
-			subjects := map[v1.Hash]bool{digest: true}
-			for _, d := range manifest.Manifests {
-				subjects[d.Digest] = true
+		digest := digest(t, product)
+		cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=tools/release.mod", "crane", "push",
+			filepath.Join(made(t, "PROMGUARD_IMAGES"), product, "oci"), to+"/"+product+":v1")
+		cmd.Dir = "../../.."
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		resp, err := http.Head(server.URL + "/v2/" + product + "/manifests/v1")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, digest, resp.Header.Get("Docker-Content-Digest"))
+	}
+}
+
+func TestTheBillOfMaterialsNamesExactlyTheModulesOfTheBinary(t *testing.T) {
+	boms, err := filepath.Glob(filepath.Join(made(t, "PROMGUARD_DIST"), "*", "*.cdx.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, boms)
+	for _, file := range boms {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var bom struct {
+			Components []struct{ PURL string }
+		}
+		require.NoError(t, json.Unmarshal(text, &bom))
+		var got []string
+		for _, c := range bom.Components {
+			purl, _, _ := strings.Cut(c.PURL, "?")
+			got = append(got, purl)
+		}
+		info, err := buildinfo.ReadFile(strings.TrimSuffix(file, ".cdx.json"))
+		require.NoError(t, err)
+		want := []string{"pkg:golang/std@" + info.GoVersion}
+		for _, m := range info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
 			}
-			_, _, referrers, err := image.ReadLayout(filepath.Join(images(t, product), "oci"))
-			require.NoError(t, err)
-			require.Len(t, referrers, len(subjects))
-			for _, r := range referrers {
-				m, err := r.Manifest()
-				require.NoError(t, err)
-				require.True(t, subjects[m.Subject.Digest])
-				delete(subjects, m.Subject.Digest)
-			}
-			require.Empty(t, subjects)
-		})
+			want = append(want, "pkg:golang/"+m.Path+"@"+m.Version)
+		}
+		require.ElementsMatch(t, want, got, file)
 	}
 }
 
@@ -111,7 +151,7 @@ func get(t *testing.T, c *container, url string) string {
 			return body
 		}
 	}
-	t.Fatalf("no answer from %s; ended: %t\n%s", url, c.ended(), c.output())
+	t.Fatalf("no answer from %s; ended: %t\n%s", url, c.ended(), c.printed())
 	return ""
 }
 
@@ -168,7 +208,7 @@ func TestWhatUsersRunInTheImageIsThere(t *testing.T) {
 	})
 }
 
-func TestTheGuardServesInFrontOfTheImageOfPrometheus(t *testing.T) {
+func TestPromguardServesInFrontOfTheImageOfPrometheus(t *testing.T) {
 	inEachWay(t, func(t *testing.T, w way) {
 		behind, front := freePort(t), freePort(t)
 		p := w.start(t, index(t, "prometheus"), "--web.listen-address=127.0.0.1:"+behind)
