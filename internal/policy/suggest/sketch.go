@@ -10,13 +10,12 @@ import (
 )
 
 // sketch remembers how values are distributed, each with an error of 1 %, in
-// memory that does not grow with their number. The smallest and the largest are
-// exact.
+// memory that does not grow with their number. The largest is exact.
 type sketch struct {
 	buckets  map[int]int // the index is the logarithm, rounded up
 	count    int
 	infinite int
-	min, max float64 // of those that are finite
+	max      float64 // of those that are finite
 }
 
 var logBase = math.Log(1.01)
@@ -30,9 +29,8 @@ func (s *sketch) add(v float64) {
 	}
 	if s.buckets == nil {
 		s.buckets = map[int]int{}
-		s.min, s.max = v, v
 	}
-	s.min, s.max = min(s.min, v), max(s.max, v)
+	s.max = max(s.max, v)
 	s.buckets[int(math.Ceil(math.Log(v)/logBase))]++
 }
 
@@ -61,18 +59,4 @@ func (s *sketch) high(q float64) float64 {
 		}
 	}
 	return math.Inf(1)
-}
-
-// low returns a value that at least the share q of all is not below.
-func (s *sketch) low(q float64) float64 {
-	left := int(math.Ceil(q*float64(s.count))) - s.infinite
-	if left <= 0 {
-		return math.Inf(1)
-	}
-	for _, i := range slices.Backward(slices.Sorted(maps.Keys(s.buckets))) {
-		if left -= s.buckets[i]; left <= 0 {
-			return max(math.Pow(1.01, float64(i-1)), s.min)
-		}
-	}
-	return s.min
 }
