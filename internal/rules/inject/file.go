@@ -23,18 +23,19 @@ const scrapeConfigs = "scrape_configs"
 // parsed.
 type file struct {
 	// lines have their ends with them.
-	lines []string
-	eol   string
-	doc   *yaml.Node
-	jobs  []job
+	lines  []string
+	eol    string
+	doc    *yaml.Node
+	begins []int // lines on which anything begins, from 1, sorted
+	jobs   []job
 }
 
-// job is a scrape config. Lines count from 0.
+// job is a scrape config. Lines count from 0, those behind it up to the next one with
+// it.
 type job struct {
 	name        string
 	mapping     *yaml.Node
 	first, last int
-	text        string
 }
 
 // parse reads the text. The errors are what a reader can mend in the file.
@@ -60,10 +61,19 @@ func parse(text []byte) (*file, error) {
 	if err := doc.Decode(&map[string]any{}); err != nil {
 		return nil, err
 	}
+	f.note(f.doc)
+	slices.Sort(f.begins)
 	if err := f.findJobs(doc.Content[0]); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+func (f *file) note(n *yaml.Node) {
+	f.begins = append(f.begins, n.Line)
+	for _, c := range n.Content {
+		f.note(c)
+	}
 }
 
 // findJobs finds the scrape configs of a configuration, or of the values of the
@@ -100,32 +110,35 @@ func (f *file) namedJobs(root *yaml.Node) error {
 		if _, own := field(node, "job_name"); own != nil {
 			name = own
 		}
-		f.addJob(name.Value, node, f.nextLine(node)-1)
+		f.addJob(name.Value, node)
 	}
 	return nil
 }
 
-func (f *file) addJob(name string, node *yaml.Node, last int) {
-	first := node.Line - 1
-	f.jobs = append(f.jobs, job{
-		name: name, mapping: node, first: first, last: last, text: strings.Join(f.lines[first:max(first, last+1)], ""),
-	})
+func (f *file) addJob(name string, node *yaml.Node) {
+	f.jobs = append(f.jobs, job{name: name, mapping: node, first: node.Line - 1, last: f.nextLine(node) - 1})
 }
+
+func (f *file) text(j job) string { return strings.Join(f.lines[j.first:j.last+1], "") }
 
 // nextLine returns the line, from 0, on which what follows the node begins.
 func (f *file) nextLine(node *yaml.Node) int {
-	next, last := len(f.lines), deepest(node)
-	var visit func(*yaml.Node)
-	visit = func(n *yaml.Node) {
-		if n.Line > last {
-			next = min(next, n.Line-1)
-		}
-		for _, c := range n.Content {
-			visit(c)
+	if i, _ := slices.BinarySearch(f.begins, deepest(node)+1); i < len(f.begins) {
+		return f.begins[i] - 1
+	}
+	return len(f.lines)
+}
+
+// lastLine returns the last line, from 0, of a node. Blank lines and comments behind
+// it do not count, nor do the dash of the next item and the end of the document.
+func (f *file) lastLine(node *yaml.Node) int {
+	last := f.nextLine(node) - 1
+	for ; last >= deepest(node); last-- {
+		if text := strings.TrimSpace(f.lines[last]); text != "" && text[0] != '#' && text != "-" && text != "..." {
+			break
 		}
 	}
-	visit(f.doc)
-	return next
+	return last
 }
 
 func (f *file) listedJobs(root *yaml.Node) error {
@@ -133,11 +146,10 @@ func (f *file) listedJobs(root *yaml.Node) error {
 	if list == nil {
 		return nil
 	}
-	if list.Kind != yaml.SequenceNode && !isEmpty(list) {
+	if list.Kind != yaml.SequenceNode && list.Tag != "!!null" {
 		return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
 	}
-	end := f.nextLine(list)
-	for i, node := range list.Content {
+	for _, node := range list.Content {
 		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
 			return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
 		}
@@ -145,16 +157,10 @@ func (f *file) listedJobs(root *yaml.Node) error {
 		if name == nil || name.Kind != yaml.ScalarNode {
 			return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
 		}
-		last := end - 1
-		if i+1 < len(list.Content) {
-			last = list.Content[i+1].Line - 2
-		}
-		f.addJob(name.Value, node, last)
+		f.addJob(name.Value, node)
 	}
 	return nil
 }
-
-func (f *file) text() string { return strings.Join(f.lines, "") }
 
 // selectJobs returns the indices of the jobs whose names match.
 func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
@@ -170,17 +176,13 @@ func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
 	case len(f.jobs) == 0:
 		return nil, fmt.Errorf("there are no %s", scrapeConfigs)
 	case len(out) == 0:
-		return nil, fmt.Errorf("no job_name matches %s: there are %s", jobs, strings.Join(f.names(), ", "))
+		names := make([]string, 0, len(f.jobs))
+		for _, j := range f.jobs {
+			names = append(names, j.name)
+		}
+		return nil, fmt.Errorf("no job_name matches %s: there are %s", jobs, strings.Join(names, ", "))
 	}
 	return out, nil
-}
-
-func (f *file) names() []string {
-	names := make([]string, 0, len(f.jobs))
-	for _, j := range f.jobs {
-		names = append(names, j.name)
-	}
-	return names
 }
 
 // block is a run of marked lines, marks included. Lines count from 0.
@@ -220,35 +222,33 @@ func (f *file) otherFiles() []string {
 	return out
 }
 
-// values returns the scrape configs as plain values.
-func (f *file) values() []map[string]any {
-	var out []map[string]any
+// split returns the rules of each scrape config, merged ones too, and everything else.
+func (f *file) split() (rules [][]any, rest any) {
 	for _, j := range f.jobs {
-		var m map[string]any
-		// It has been decoded as a part of the file.
-		_ = j.mapping.Decode(&m)
-		out = append(out, m)
+		var fields map[string]any
+		_ = j.mapping.Decode(&fields) // It has been decoded as a part of the file.
+		own, _ := fields[key].([]any)
+		rules = append(rules, own)
 	}
-	return out
+	_ = f.without(f.doc).Decode(&rest)
+	return rules, rest
 }
 
-// others returns everything but the scrape configs.
-func (f *file) others() any {
-	var without func(n *yaml.Node) *yaml.Node
-	without = func(n *yaml.Node) *yaml.Node {
-		if slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n }) {
-			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+// without returns a copy without the rules of scrape configs. What is an alias of one
+// has them still, so that it is noticed if it would get some.
+func (f *file) without(n *yaml.Node) *yaml.Node {
+	out := *n
+	out.Content = nil
+	isJob := slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n })
+	for i, c := range n.Content {
+		if !isJob || n.Content[i-i%2].Value != key {
+			out.Content = append(out.Content, f.without(c))
 		}
-		out := *n
-		out.Content = nil
-		for _, c := range n.Content {
-			out.Content = append(out.Content, without(c))
-		}
-		return &out
 	}
-	var out any
-	_ = without(f.doc).Decode(&out)
-	return out
+	if isJob {
+		out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"})
+	}
+	return &out
 }
 
 // field returns the key and the value of a field of a mapping, or nil.
@@ -266,37 +266,14 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 
 func (j job) field(name string) (key, value *yaml.Node) { return field(j.mapping, name) }
 
-// nothing returns what stands for no rules in the job: the bracket that begins an
-// empty list, a written null, or "".
-func (j job) nothing() string {
-	_, value := j.field(key)
-	switch {
-	case value == nil:
-		return ""
-	case value.Kind == yaml.SequenceNode && len(value.Content) == 0:
-		return "["
-	case value.Tag == "!!null":
-		return value.Value
-	}
-	return ""
-}
-
-// merged reports whether the field comes from a merge key.
-func (j job) merged(name string) bool {
-	if _, own := j.field(name); own != nil {
-		return false
-	}
+// merged reports whether rules come from a merge key.
+func (j job) merged() bool {
 	_, from := j.field("<<")
 	if from == nil {
 		return false
 	}
 	var all map[string]any
-	return from.Decode(&all) != nil || all[name] != nil
-}
-
-// isEmpty reports whether the node is nothing or an empty list.
-func isEmpty(node *yaml.Node) bool {
-	return node.Anchor == "" && (node.Tag == "!!null" || node.Kind == yaml.SequenceNode && len(node.Content) == 0)
+	return from.Decode(&all) != nil || all[key] != nil
 }
 
 // deepest returns the last line on which a part of the node begins, from 1.

@@ -137,6 +137,16 @@ func TestLineEndsAndMissingLastOnesAreKept(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsMergedIntoAnotherGivesItNoRules(t *testing.T) {
+	const text = "scrape_configs:\n- &a\n  job_name: a\n- <<: *a\n  job_name: b\n"
+	require.Equal(t, map[string]int{"a": 2, "b": 2}, requireLoads(t, inject(t, text, small(), "").Text))
+	require.Equal(t, map[string]int{"a": 0, "b": 2}, requireLoads(t, inject(t, text, small(), "b").Text))
+	_, err := Rules([]byte(text), small(), regexp.MustCompile("^a$"))
+	require.ErrorContains(t, err, `job "b": the file is laid out in a way that cannot be edited`)
+	_, err = Rules([]byte(text+"other: *a\n"), small(), nil)
+	require.ErrorContains(t, err, "more than the rules would change")
+}
+
 // chartValues are values of the chart prometheus, with scrape configs in all forms.
 const chartValues = `# own
 serverFiles:
@@ -222,7 +232,7 @@ func TestWhatCannotBeEditedIsAnErrorWithItsLine(t *testing.T) {
 		"scrape_configs:\n- scheme: http\n":  "line 2: the scrape config has no job_name",
 		"scrape_configs:\n- {job_name: a}\n": `job "a": line 2: the scrape config is in braces`,
 		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [{action: drop, regex: x}]\n":                                                        "line 3: metric_relabel_configs must be a list with an item per line",
-		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [\n  ]\n":                                                                            "an empty list over several lines",
+		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [\n  ]\n":                                                                            "line 3: metric_relabel_configs must be a list with an item per line, or []",
 		"x: &x []\nscrape_configs:\n- job_name: a\n  metric_relabel_configs: *x\n":                                                                      "no alias",
 		"x: &x {metric_relabel_configs: [{action: drop}]}\nscrape_configs:\n- <<: *x\n  job_name: a\n":                                                  "comes from a merge key",
 		"scrape_configs:\n- job_name: a\n" + begin:                                                                                                      "line 3: marked rules begin that do not end",
