@@ -96,7 +96,7 @@ func (d *drawing) line(t *target, seen *seen, now *querylimit.Options, others []
 	if noDefault { // Requests without a start get all that the bound allows.
 		s = s.withInfinite(seen.noStart)
 	}
-	p99, most := s.high(percentile), s.most()
+	p99, most := s.high(percentile), s.high(1)
 	l = Line{Limit: t.name, Requests: s.count, P99: t.text(p99), Most: t.text(most), Now: t.with(has, mode), target: t, amount: has, mode: mode}
 	base := p99
 	if refuses {

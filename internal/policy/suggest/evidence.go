@@ -39,7 +39,7 @@ func (s *seen) add(name string, v float64) {
 		return
 	}
 	if s.values[name] == nil {
-		s.values[name] = &sketch{}
+		s.values[name] = &sketch{buckets: map[int]int{}}
 	}
 	s.values[name].add(v)
 }

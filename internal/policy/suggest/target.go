@@ -56,13 +56,9 @@ const (
 func targets() []target {
 	var deadlines, counts, durations, responses []target
 	for _, c := range querylimit.Classes() {
-		deadlines = append(deadlines, target{
-			name: querylimit.LimitDeadline + "." + c.String(), path: []string{querylimit.LimitDeadline, c.String()},
-			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
-				return orNone(o.Deadlines[c]), querylimit.ModeEnforce
-			},
-			floor: float64(10 * time.Second), most: float64(longest), duration: true,
-		})
+		deadlines = append(deadlines, duration(10*time.Second, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
+			return o.Deadlines[c], querylimit.ModeEnforce
+		}, querylimit.LimitDeadline+"."+c.String(), querylimit.LimitDeadline, c.String()))
 		responses = append(responses, target{
 			// The log counts bytes as they are sent, which may be compressed.
 			name: querylimit.LimitResponseBytes + "." + c.String(), path: []string{querylimit.LimitResponseBytes, c.String(), "wire_max"},
@@ -76,21 +72,15 @@ func targets() []target {
 		counts = append(counts, target{
 			name: c.Name, path: []string{c.Name, "max"},
 			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
-				b := c.Of(o)
-				return float64(b.Max), b.Mode
+				return float64(c.Of(o).Max), c.Of(o).Mode
 			},
 			floor: floors[c.Name], most: float64(c.Ceiling),
 		})
 	}
 	for _, d := range querylimit.Durations() {
-		t := target{
-			name: d.Name, path: []string{d.Name, d.Key},
-			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
-				b := d.Of(o)
-				return orNone(b.Value), b.Mode
-			},
-			floor: float64(day), most: float64(longest), duration: true,
-		}
+		t := duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
+			return d.Of(o).Value, d.Of(o).Mode
+		}, d.Name, d.Name, d.Key)
 		if d.Name == querylimit.LimitMinStep {
 			t.lower, t.floor, t.most = true, 1/float64(15*time.Second), 1/float64(time.Second)
 			t.get = func(o *querylimit.Options) (float64, querylimit.Mode) {
@@ -99,14 +89,21 @@ func targets() []target {
 		}
 		durations = append(durations, t)
 	}
-	metadata := target{
-		name: querylimit.LimitMetadataRange, path: []string{querylimit.LimitMetadataRange, "max"},
-		get: func(o *querylimit.Options) (float64, querylimit.Mode) {
-			return orNone(o.MetadataRange.Max), o.MetadataRange.Mode
-		},
-		floor: float64(day), most: float64(longest), duration: true,
-	}
+	metadata := duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
+		return o.MetadataRange.Max, o.MetadataRange.Mode
+	}, querylimit.LimitMetadataRange, querylimit.LimitMetadataRange, "max")
 	return slices.Concat(deadlines, counts, durations, []target{metadata}, responses)
+}
+
+// duration returns a target that is a time.
+func duration(floor time.Duration, get func(*querylimit.Options) (time.Duration, querylimit.Mode), name string, path ...string) target {
+	return target{
+		name: name, path: path, floor: float64(floor), most: float64(longest), duration: true,
+		get: func(o *querylimit.Options) (float64, querylimit.Mode) {
+			bound, mode := get(o)
+			return orNone(bound), mode
+		},
+	}
 }
 
 // orNone returns the amount of a bound of which 0 is none.

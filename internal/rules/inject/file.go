@@ -266,16 +266,6 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 
 func (j job) field(name string) (key, value *yaml.Node) { return field(j.mapping, name) }
 
-// merged reports whether rules come from a merge key.
-func (j job) merged() bool {
-	_, from := j.field("<<")
-	if from == nil {
-		return false
-	}
-	var all map[string]any
-	return from.Decode(&all) != nil || all[key] != nil
-}
-
 // deepest returns the last line on which a part of the node begins, from 1.
 func deepest(node *yaml.Node) int {
 	line := node.Line

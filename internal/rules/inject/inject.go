@@ -170,28 +170,24 @@ var nothing = regexp.MustCompile(`^([ -]*["']?` + key + `["']?[ \t]*:)(?:[ \t]*(
 func (f *file) place(lines []string, j job) (at int, indent string, err error) {
 	k, value := j.field(key)
 	switch {
-	case value == nil && j.merged():
-		return 0, "", fmt.Errorf("line %d: %s comes from a merge key: write it out in the scrape config", j.mapping.Line, key)
 	case value == nil && j.mapping.Style&yaml.FlowStyle != 0:
 		return 0, "", fmt.Errorf("line %d: the scrape config is in braces: write a line per field", j.mapping.Line)
 	case value == nil:
 		at, indent = f.lastLine(j.mapping), strings.Repeat(" ", j.mapping.Content[0].Column-1)
 		lines[at] = f.ended(lines[at]) + indent + key + ": " + keyMark + f.eol
 		return at, indent + "  ", nil
-	case value.Anchor != "":
-		return 0, "", fmt.Errorf("line %d: %s has an anchor, so that others would get the rules too: write it out", value.Line, key)
 	case isEmpty(k, value) && nothing.MatchString(lines[k.Line-1]):
 		lines[k.Line-1] = nothing.ReplaceAllString(lines[k.Line-1], "$1$2")
 		return k.Line - 1, strings.Repeat(" ", k.Column+1), nil
 	case value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle == 0 && strings.HasPrefix(lines[value.Line-1][value.Column-1:], "-"):
 		return f.lastLine(value), strings.Repeat(" ", value.Column-1), nil
 	}
-	return 0, "", fmt.Errorf("line %d: %s must be a list with an item per line, or []; no alias and not in brackets", value.Line, key)
+	return 0, "", fmt.Errorf("line %d: %s must be a list with an item per line, or []; no alias, no anchor and not in brackets", value.Line, key)
 }
 
 // isEmpty reports whether the value of a key is nothing or an empty list, on one line.
 func isEmpty(k, value *yaml.Node) bool {
-	return value != nil && value.Anchor == "" && value.Line == k.Line &&
+	return value != nil && value.Line == k.Line &&
 		(value.Tag == "!!null" || value.Kind == yaml.SequenceNode && len(value.Content) == 0)
 }
 
@@ -207,7 +203,7 @@ func verify(before, stripped, after *file, selected []int, p relabel.Profile) er
 	wanted, _ := stripped.split()
 	is, newRest := after.split()
 	if len(was) != len(wanted) || !reflect.DeepEqual(rest, newRest) {
-		return errors.New("the file is laid out in a way that cannot be edited: more than the rules would change")
+		return errors.New("the file is laid out in a way that cannot be edited: more than the rules would change; write out what is an alias")
 	}
 	for i, j := range before.jobs {
 		if slices.Contains(selected, i) {
@@ -217,7 +213,7 @@ func verify(before, stripped, after *file, selected []int, p relabel.Profile) er
 			wanted[i] = append(wanted[i], rules...)
 		}
 		if len(wanted[i]) != len(is[i]) || len(is[i]) > 0 && !reflect.DeepEqual(wanted[i], is[i]) {
-			return fmt.Errorf("job %q: the file is laid out in a way that cannot be edited: its own rules would change", j.name)
+			return fmt.Errorf("job %q: the file is laid out in a way that cannot be edited: its own rules would change; write out those of a merge key", j.name)
 		}
 	}
 	return nil
