@@ -41,14 +41,14 @@ type drawing struct {
 }
 
 func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
-	now := before.Tenant("").Options()
-	others := before.Variants(now)
+	everybody := before.Tenant("").Options()
+	limits := append([]querylimit.Options{everybody}, before.Variants(everybody)...)
 	for _, name := range before.Tenants() {
-		others = append(others, before.Tenant(name).Options())
+		limits = append(limits, before.Tenant(name).Options())
 	}
 	var lines []Line
 	for _, t := range targets() {
-		if l, ok := d.line(&t, &d.evidence.all, &now, others); ok {
+		if l, ok := d.line(&t, &d.evidence.all, limits); ok {
 			lines = append(lines, l)
 		}
 	}
@@ -61,9 +61,9 @@ func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
 			continue
 		}
 		was, is := before.Tenant(name).Options(), after.Tenant(name).Options()
-		others := before.Variants(was)
+		limits := append([]querylimit.Options{was}, before.Variants(was)...)
 		for _, t := range targets() {
-			l, ok := d.line(&t, s, &was, others)
+			l, ok := d.line(&t, s, limits)
 			if l.Tenant = name; ok && l.Requests >= d.MinRequests && l.needed(&is) {
 				lines = append(lines, l)
 			}
@@ -73,24 +73,24 @@ func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
 	return lines, nil
 }
 
-// line says which value a limit should have. Others are the limits of those who
-// inherit from now what they do not change.
-func (d *drawing) line(t *target, seen *seen, now *querylimit.Options, others []querylimit.Options) (l Line, ok bool) {
+// line says which value a limit should have. The first of limits are those in which it
+// would stand, the others those that inherit from them what they do not change.
+func (d *drawing) line(t *target, seen *seen, limits []querylimit.Options) (l Line, ok bool) {
 	s := seen.values[t.name]
 	if s == nil {
 		return l, false
 	}
-	has, mode := t.get(now)
-	floor, refuses, noDefault := t.floor, mode == querylimit.ModeEnforce, false
-	for _, o := range append(slices.Clip(others), *now) {
-		amount, mode := t.get(&o)
+	has, mode := t.get(&limits[0])
+	floor, refuses, noDefault := t.floor, false, false
+	for i := range limits {
+		amount, mode := t.get(&limits[i])
 		if amount != has {
 			continue // It is not inherited.
 		}
 		refuses = refuses || mode == querylimit.ModeEnforce
 		if t.name == querylimit.LimitMetadataRange {
-			floor = max(floor, float64(o.MetadataRange.Default))
-			noDefault = noDefault || o.MetadataRange.Default == 0
+			byDefault := limits[i].MetadataRange.Default
+			floor, noDefault = max(floor, float64(byDefault)), noDefault || byDefault == 0
 		}
 	}
 	if noDefault { // Requests without a start get all that the bound allows.

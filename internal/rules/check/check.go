@@ -250,10 +250,14 @@ func sameRecorded(a, b map[string][]recorded) bool {
 	})
 }
 
-// sameEffect compares what happens, not how it comes about.
 func sameEffect(a, b effect) bool {
-	a.why, a.via, a.example = b.why, b.via, b.example
-	return reflect.DeepEqual(a, b)
+	if (a.thin == nil) != (b.thin == nil) || a.undecided != b.undecided || !reflect.DeepEqual(a.near, b.near) {
+		return false
+	}
+	if a.thin != nil && (a.thin.partial != b.thin.partial || a.thin.filtered != b.thin.filtered || !slices.Equal(a.thin.histograms, b.thin.histograms)) {
+		return false
+	}
+	return a.empty == b.empty && a.lose == b.lose && a.gain == b.gain && a.move == b.move
 }
 
 // expression returns the effect on all that the expression may ask.
