@@ -112,6 +112,17 @@ func TestNoSuggestionIsLooserThanThePolicyUnlessAsked(t *testing.T) {
 	require.Equal(t, "tight enough", line(t, s, "", "range").Why, "25h is more than was seen, and less than with the margin")
 }
 
+func TestACountOfZeroIsABoundAndADurationOfZeroIsNone(t *testing.T) {
+	log := strings.ReplaceAll(aLog(2000, "", 24), "sum(rate(up[5m]))", "max_over_time(up[1h:1m])")
+	s, err := suggest(t, "limits:\n  subqueries: {mode: warn, max: 0}\n  range: {mode: warn, max: 0s}\n  min_step: {mode: warn, min: 0s}\n", log, nil)
+	require.NoError(t, err)
+	require.Equal(t, "already exceeded", line(t, s, "", "subqueries").Why)
+	require.Equal(t, "warn unbounded", line(t, s, "", "range").Now)
+	require.Equal(t, "warn 1d14h", line(t, s, "", "range").Then)
+	require.Equal(t, "warn unbounded", line(t, s, "", "min_step").Now)
+	require.Equal(t, "warn 15s", line(t, s, "", "min_step").Then)
+}
+
 func TestTenantsGetWhatEverybodysLimitsDoNotFit(t *testing.T) {
 	s, err := suggest(t, "", aLog(16_000, "small", 2)+aLog(100, "large", 40)+aLog(50, "few", 400), func(o *Options) { o.MinRequests = 100 })
 	require.NoError(t, err)
