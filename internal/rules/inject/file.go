@@ -79,44 +79,49 @@ func (f *file) note(n *yaml.Node) {
 // findJobs finds the scrape configs of a configuration, or of the values of the
 // chart prometheus, where they are a list in the configuration or a map by name.
 func (f *file) findJobs(root *yaml.Node) error {
-	if err := f.listedJobs(root); err != nil {
-		return err
-	}
-	if _, files := field(root, "serverFiles"); files != nil {
-		if _, config := field(files, "prometheus.yml"); config != nil {
-			if err := f.listedJobs(config); err != nil {
+	for _, path := range [][]string{{scrapeConfigs}, {"serverFiles", "prometheus.yml", scrapeConfigs}} {
+		k, list := (*yaml.Node)(nil), root
+		for _, name := range path {
+			k, list = field(list, name)
+		}
+		if list == nil || list.Tag == "!!null" {
+			continue
+		}
+		if list.Kind != yaml.SequenceNode {
+			return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
+		}
+		for _, node := range list.Content {
+			if err := f.addJob(node, nil); err != nil {
 				return err
 			}
 		}
 	}
-	return f.namedJobs(root)
-}
-
-// namedJobs are those of a map. What is null or not enabled is no scrape config.
-func (f *file) namedJobs(root *yaml.Node) error {
-	_, configs := field(root, "scrapeConfigs")
-	if configs == nil || configs.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(configs.Content); i += 2 {
-		k, node := configs.Content[i], configs.Content[i+1]
+	_, named := field(root, "scrapeConfigs")
+	for i := 0; named != nil && named.Kind == yaml.MappingNode && i+1 < len(named.Content); i += 2 {
+		node := named.Content[i+1]
 		if _, enabled := field(node, "enabled"); enabled != nil && enabled.Value == "false" || node.Tag == "!!null" {
 			continue
 		}
-		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
-			return fmt.Errorf("line %d: the scrape config %s must be a mapping that is written out", k.Line, k.Value)
+		if err := f.addJob(node, named.Content[i]); err != nil {
+			return err
 		}
-		name := k
-		if _, own := field(node, "job_name"); own != nil {
-			name = own
-		}
-		f.addJob(name.Value, node)
 	}
 	return nil
 }
 
-func (f *file) addJob(name string, node *yaml.Node) {
-	f.jobs = append(f.jobs, job{name: name, mapping: node, first: node.Line - 1, last: f.nextLine(node) - 1})
+// addJob adds a scrape config, whose job_name is as given if it has none.
+func (f *file) addJob(node, name *yaml.Node) error {
+	if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+		return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
+	}
+	if _, own := field(node, "job_name"); own != nil {
+		name = own
+	}
+	if name == nil || name.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
+	}
+	f.jobs = append(f.jobs, job{name: name.Value, mapping: node, first: node.Line - 1, last: f.nextLine(node) - 1})
+	return nil
 }
 
 func (f *file) text(j job) string { return strings.Join(f.lines[j.first:j.last+1], "") }
@@ -139,27 +144,6 @@ func (f *file) lastLine(node *yaml.Node) int {
 		}
 	}
 	return last
-}
-
-func (f *file) listedJobs(root *yaml.Node) error {
-	k, list := field(root, scrapeConfigs)
-	if list == nil {
-		return nil
-	}
-	if list.Kind != yaml.SequenceNode && list.Tag != "!!null" {
-		return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
-	}
-	for _, node := range list.Content {
-		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
-			return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
-		}
-		_, name := field(node, "job_name")
-		if name == nil || name.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
-		}
-		f.addJob(name.Value, node)
-	}
-	return nil
 }
 
 // selectJobs returns the indices of the jobs whose names match.
@@ -253,7 +237,7 @@ func (f *file) without(n *yaml.Node) *yaml.Node {
 
 // field returns the key and the value of a field of a mapping, or nil.
 func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
-	if mapping.Kind != yaml.MappingNode {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil, nil
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
