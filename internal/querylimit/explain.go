@@ -39,8 +39,8 @@ func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
 		list = append(list, Finding{c.Name, b.Mode, text, strconv.Itoa(b.Max), seen > b.Max})
 	}
 	count(&counts[countQueryBytes], len(q.Text))
-	count(&counts[countQueryOperators], q.scan.operators)
-	count(&counts[countRegexSize], q.scan.regexSize)
+	count(&counts[countQueryOperators], q.cost.Operators)
+	count(&counts[countRegexSize], q.cost.RegexSize)
 	for i := range structural {
 		count(&structural[i], structural[i].of(q))
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/timestamp"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // Measure tells see how much a request has of what limits bound: numbers as they
@@ -46,16 +48,13 @@ func Measure(r *Request, queries []*Query, now time.Time, see func(limit string,
 
 // measureTexts adds up what the limits on the text of a request add up.
 func measureTexts(queries []*Query, see func(string, float64)) {
-	var sum scan
-	longest := 0
+	var sum promqltext.Cost
 	for _, q := range queries {
-		longest = max(longest, len(q.Text))
-		sum.operators += q.scan.operators
-		sum.regexSize += q.scan.regexSize
+		sum = sum.Plus(q.cost)
 	}
-	measureCount(LimitQueryBytes, longest, see)
-	measureCount(LimitQueryOperators, sum.operators, see)
-	measureCount(LimitRegexSize, sum.regexSize, see)
+	measureCount(LimitQueryBytes, sum.Bytes, see)
+	measureCount(LimitQueryOperators, sum.Operators, see)
+	measureCount(LimitRegexSize, sum.RegexSize, see)
 }
 
 func measureEvaluation(q *Query, e Evaluation, now time.Time, see func(string, float64)) {
