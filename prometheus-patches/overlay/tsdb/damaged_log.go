@@ -121,11 +121,12 @@ func (d *damagedLogs) keep(initErr error, readUntil int64) {
 		d.logger.Warn("The repair removes a part of the log of which nothing is kept", "log", log, "removed_bytes", lost.bytes, "err", err)
 		return
 	}
-	attrs := []any{"dir", name, "log", log, "removed_bytes", lost.bytes, "kept_bytes", sizeOf(name), "removed_until", lost.written.UTC().Format(time.RFC3339)}
+	attrs := []any{"dir", name, "log", log, "kept_bytes", sizeOf(name), "removed_bytes", lost.bytes}
 	if readUntil != math.MinInt64 {
 		attrs = append(attrs, "removed_from", time.UnixMilli(readUntil).UTC().Format(time.RFC3339))
 	}
-	d.logger.Warn("Kept what the repair removes from the log. If no other server has it: promtool tsdb dump DIR reads it, docs/alerts.md#prometheuslogdamaged says how to get it back. Else delete the directory", attrs...)
+	attrs = append(attrs, "removed_until", lost.written.UTC().Format(time.RFC3339))
+	d.logger.Warn("Kept what the repair removes from the log. promtool tsdb dump DIR reads it; docs/alerts.md#prometheuslogdamaged says how it comes back. If another server has it all, delete the directory", attrs...)
 }
 
 // lostLog is what a repair takes away.

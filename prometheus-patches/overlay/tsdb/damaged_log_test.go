@@ -180,9 +180,20 @@ func TestTheOldestThatAreKeptGoFirst(t *testing.T) {
 }
 
 func TestAStartSaysWhatItKeeps(t *testing.T) {
-	dir := t.TempDir()
-	writeSegments(t, dir)
-	damageSegment(t, dir, 2)
+	for _, sequential := range []bool{false, true} {
+		t.Run(fmt.Sprint("replayed by upstream's code is ", sequential), func(t *testing.T) {
+			dir := t.TempDir()
+			writeSegments(t, dir)
+			damageSegment(t, dir, 2)
+			if sequential {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, replayMarker), nil, 0o666))
+			}
+			startThatKeeps(t, dir)
+		})
+	}
+}
+
+func startThatKeeps(t *testing.T, dir string) {
 	unfinished := filepath.Join(dir, "wal-damaged-20260102T030405.678Z.tmp") // By a start that was killed.
 	require.NoError(t, os.MkdirAll(filepath.Join(unfinished, "wal"), 0o777))
 	var logged bytes.Buffer
