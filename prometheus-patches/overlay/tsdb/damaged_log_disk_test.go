@@ -50,7 +50,7 @@ func TestOnAFullDiskARepairEndsAsUpstreamsDoes(t *testing.T) {
 			}
 			require.NoError(t, w.Repair(damage))
 			require.NoError(t, w.Close())
-			require.Empty(t, keptLogs(t, dir))
+			require.Empty(t, keptLogs(dir))
 			ends[i] = logFiles(t, dir)
 		})
 	}
@@ -62,7 +62,7 @@ func TestOnAFullDiskARepairEndsAsUpstreamsDoes(t *testing.T) {
 		before := logFiles(t, dir)
 		d := keeperOf(dir, promslog.NewNopLogger())
 		d.keep(damageOf(t, dir, 2), 0)
-		require.Empty(t, keptLogs(t, dir))
+		require.Empty(t, keptLogs(dir))
 		require.Equal(t, before, logFiles(t, dir))
 	})
 	t.Run("links take no byte", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestOnAFullDiskARepairEndsAsUpstreamsDoes(t *testing.T) {
 		d := keeperOf(dir, promslog.NewNopLogger())
 		d.space = unknown
 		d.keep(damageOf(t, dir, 2), 0)
-		names := keptLogs(t, dir)
+		names := keptLogs(dir)
 		require.Len(t, names, 1)
 		kept := logFiles(t, names[0])
 		requireNothingLost(t, logFiles(t, made), kept, "on a full disk")

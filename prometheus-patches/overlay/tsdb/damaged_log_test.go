@@ -51,8 +51,8 @@ func TestARepairEndsAsUpstreamsAndLosesNothing(t *testing.T) {
 		require.Empty(t, firstDifference(want, g.open(on, true, nil)), note)
 		made, repaired := logFiles(t, g.dir), logFiles(t, off)
 		require.Equal(t, repaired, logFiles(t, on), note)
-		require.Empty(t, keptLogs(t, off), note)
-		names := keptLogs(t, on)
+		require.Empty(t, keptLogs(off), note)
+		names := keptLogs(on)
 		require.LessOrEqual(t, len(names), 1, note)
 		if len(names) == 0 {
 			requireNothingButTheLastRecordLost(t, made, repaired, note)
@@ -110,7 +110,7 @@ func TestARepairThatIsKilledAtAnyInstantLosesNothing(t *testing.T) {
 			require.NoError(t, step(off))
 		}
 		require.Empty(t, firstDifference(g.open(off, false, nil), g.open(on, true, nil)), "after step %d", n)
-		names := keptLogs(t, on)
+		names := keptLogs(on)
 		require.NotEmpty(t, names)
 		if n == 0 {
 			require.Len(t, names, 1, "all of it was linked already")
@@ -140,7 +140,7 @@ func TestWhatCannotBeKeptHoldsUpNoRepair(t *testing.T) {
 			d := keeperOf(dir, slog.New(slog.NewTextHandler(&logged, nil)))
 			hinder(t, dir, d)
 			d.keep(damageOf(t, dir, 2), 0)
-			require.Empty(t, keptLogs(t, dir))
+			require.Empty(t, keptLogs(dir))
 			require.Contains(t, logged.String(), "of which nothing is kept")
 			require.Equal(t, logFiles(t, made), logFiles(t, dir))
 			unfinished, err := filepath.Glob(filepath.Join(dir, "wal-damaged*"))
@@ -168,7 +168,7 @@ func TestWhatARepairRemovesIsKeptUnlessItIsATornRecordAtTheEnd(t *testing.T) {
 			dir := copyOf(t, made)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(test.text), 0o666))
 			keeperOf(dir, promslog.NewNopLogger()).keep(damageOf(t, dir, last), 0)
-			require.Len(t, keptLogs(t, dir), test.kept)
+			require.Len(t, keptLogs(dir), test.kept)
 		})
 	}
 }
@@ -186,7 +186,7 @@ func TestTheOldestThatAreKeptGoFirst(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(name, "00000000"), make([]byte, 1000), 0o666))
 	}
 	d.tidy(0)
-	require.Equal(t, all[2:], keptLogs(t, dir))
+	require.Equal(t, all[2:], keptLogs(dir))
 	require.EqualValues(t, 4000, d.size())
 
 	free := uint64(100)
@@ -195,9 +195,9 @@ func TestTheOldestThatAreKeptGoFirst(t *testing.T) {
 		return free, 2200, nil
 	}
 	d.tidy(20)
-	require.Equal(t, all[4:], keptLogs(t, dir))
+	require.Equal(t, all[4:], keptLogs(dir))
 	d.tidy(1000)
-	require.Empty(t, keptLogs(t, dir))
+	require.Empty(t, keptLogs(dir))
 	require.Zero(t, d.size())
 	require.DirExists(t, theirs)
 	require.DirExists(t, filepath.Join(dir, "wal"))
@@ -226,7 +226,7 @@ func startThatKeeps(t *testing.T, dir string) {
 	opts.ParallelWALReplay = true
 	db, err := Open(dir, slog.New(slog.NewTextHandler(&logged, nil)), reg, opts, nil)
 	require.NoError(t, err)
-	names := keptLogs(t, dir)
+	names := keptLogs(dir)
 	require.Len(t, names, 1)
 	require.NoDirExists(t, unfinished)
 	size := 0
@@ -256,7 +256,7 @@ func keeperOf(dir string, logger *slog.Logger) *damagedLogs {
 }
 
 // keptLogs returns the directories that are kept, the oldest first.
-func keptLogs(t *testing.T, dir string) []string {
+func keptLogs(dir string) []string {
 	return keeperOf(dir, promslog.NewNopLogger()).list()
 }
 
