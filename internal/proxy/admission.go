@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -87,6 +86,6 @@ func (p *Proxy) refuseAdmission(w *responseWriter, userAgent string, refusal *ad
 			ae.code = http.StatusTooManyRequests
 		}
 	}
-	ae.err = fmt.Errorf("admission: %w. Try again in some seconds, or ask for less at a time; an operator can raise %s. See %s", refusal, key, admissionDoc)
+	ae.err = advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", refusal, key, admissionDoc)
 	p.reject(w, ae)
 }

@@ -5,7 +5,6 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -50,7 +49,7 @@ func (e *endpoint) closed(open []string) error {
 	}
 	return &apiError{
 		http.StatusNotFound, typeNotFound, "not_found",
-		fmt.Errorf("%s is not open here: an operator can open it with open: [%s] in promguard.yml", e.path, e.Name),
+		advise("Ask an operator to open it with open: [%s] in promguard.yml", "%s is not open here", e.Name, e.path),
 	}
 }
 
@@ -62,7 +61,7 @@ func (e *endpoint) warnings(rs querylimit.Refusals) []string {
 	return rs.Warnings()
 }
 
-var errOldHTTP = errors.New("this endpoint needs HTTP/1.1 or later: over HTTP/1.0, an answer that is cut off looks whole")
+var errOldHTTP = advise("Use HTTP/1.1 or later", "over HTTP/1.0, an answer of this endpoint that is cut off looks whole")
 
 // readBody reads the body of a request. That of a remote read is no form.
 func (q *request) readBody(r *http.Request, policy *querylimit.Policy) (form string, err error) {
@@ -74,8 +73,8 @@ func (q *request) readBody(r *http.Request, policy *querylimit.Policy) (form str
 	}
 	ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if enc := r.Header.Get("Content-Encoding"); err != nil || ct != protobufType || enc != snappyEncoding {
-		return "", unsupportedMedia(fmt.Errorf("content type %q with encoding %q is not supported: use %s with %s",
-			r.Header.Get("Content-Type"), enc, protobufType, snappyEncoding))
+		return "", unsupportedMedia(advise("Use %s with %s", "content type %q with encoding %q is not supported",
+			protobufType, snappyEncoding, r.Header.Get("Content-Type"), enc))
 	}
 	limit := policy.RequestBytesMax()
 	body, err := readUpTo(r, limit, policy)

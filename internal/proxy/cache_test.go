@@ -138,7 +138,7 @@ func TestLimitsHoldForWhatComesFromTheCache(t *testing.T) {
 	for range 2 {
 		a := g.get(t, "/api/v1/labels?match[]={le!=%22%22}")
 		require.Equal(t, http.StatusOK, a.code)
-		require.Contains(t, a.body, "limit selectivity")
+		require.Contains(t, a.body, "Limit selectivity")
 		require.Contains(t, a.body, "was truncated")
 		require.NotContains(t, a.body, "aaaa")
 	}

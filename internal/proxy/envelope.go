@@ -6,6 +6,7 @@ package proxy
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -32,6 +33,10 @@ type apiError struct {
 	reason string // label of promguard_rejected_total; "" where another counter has it
 	err    error
 }
+
+// advise puts what to do in front of why: Grafana shows two lines of an error. What
+// Prometheus would say of a request itself stands in its words.
+func advise(do, why string, args ...any) error { return fmt.Errorf(do+": "+why, args...) }
 
 func (e *apiError) Error() string { return e.err.Error() }
 func (e *apiError) Unwrap() error { return e.err }

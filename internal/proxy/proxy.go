@@ -245,14 +245,14 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 	if e == nil {
 		return nil, &apiError{
 			http.StatusNotFound, typeNotFound, "not_found",
-			fmt.Errorf("%q is not open here: promguard serves %s{%s}", shorten(r.URL.Path), p.router.prefix+apiPrefix, p.router.open),
+			advise("Use one of %s{%s}", "%q is not open here", p.router.prefix+apiPrefix, p.router.open, shorten(r.URL.Path)),
 		}
 	}
 	if !e.allows(r.Method) {
 		rw.Header().Set("Allow", e.allowHeader())
 		return nil, &apiError{
 			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
-			fmt.Errorf("method %s is not open for %s: use one of %s", shorten(r.Method), e.path, e.allowHeader()),
+			advise("Use one of %s", "method %s is not open for %s", e.allowHeader(), shorten(r.Method), e.path),
 		}
 	}
 	set := p.policy.Load()

@@ -175,15 +175,15 @@ func readForm(r *http.Request, policy *querylimit.Policy) (string, error) {
 	if r.Method != http.MethodPost {
 		// Prometheus ignores it, and until it is read the departure of the
 		// client goes unnoticed.
-		return "", badData(fmt.Errorf("a %s request must not have a body: put the parameters into the URL, or use POST", r.Method))
+		return "", badData(advise("Put the parameters into the URL, or use POST", "a %s request must not have a body", r.Method))
 	}
 	// Of two headers, somebody else might believe the other.
 	if enc := strings.Join(r.Header["Content-Encoding"], ", "); enc != "" && enc != "identity" {
-		return "", unsupportedMedia(fmt.Errorf("content encoding %q of the request is not supported: send the form as it is", shorten(enc)))
+		return "", unsupportedMedia(advise("Send the form as it is", "content encoding %q of the request is not supported", shorten(enc)))
 	}
 	types := strings.Join(r.Header["Content-Type"], ", ")
 	if ct, _, err := mime.ParseMediaType(types); err != nil || ct != formType {
-		return "", unsupportedMedia(fmt.Errorf("content type %q is not supported: use %s", shorten(types), formType))
+		return "", unsupportedMedia(advise("Use %s", "content type %q is not supported", formType, shorten(types)))
 	}
 	body, err := readUpTo(r, policy.RequestBytesMax()-len(r.URL.RawQuery), policy)
 	return string(body), err
@@ -197,7 +197,7 @@ func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, er
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	switch {
 	case errors.Is(err, intake.ErrFull):
-		return nil, &apiError{http.StatusServiceUnavailable, typeUnavailable, reasonSaturated, fmt.Errorf("reading the body: %w; try again in some seconds", intake.ErrFull)}
+		return nil, &apiError{http.StatusServiceUnavailable, typeUnavailable, reasonSaturated, advise("Try again in some seconds", "%w", intake.ErrFull)}
 	case err != nil:
 		return nil, badData(fmt.Errorf("reading the body: %w", err))
 	case len(body) > limit:
@@ -206,7 +206,7 @@ func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, er
 	return body, nil
 }
 
-var errSemicolon = errors.New("invalid semicolon separator in the parameters: use &")
+var errSemicolon = advise("Use & between parameters", "a semicolon separates none")
 
 // parse adds the known parameters of a query string or form. It decodes as
 // net/url does, and refuses where net/http would drop a part or pick one of two.
@@ -245,7 +245,7 @@ func (q *request) add(name, value string) error {
 	case q.endpoint.isScalar(name):
 		for _, p := range q.params {
 			if p.name == name {
-				return badData(fmt.Errorf("parameter %q is given more than once, in the URL or in the body: give it once", name))
+				return badData(advise("Give the parameter %q once", "it is there more than once, in the URL or in the body", name))
 			}
 		}
 	default:

@@ -89,13 +89,13 @@ func (p *Policy) checkStepRounding(rs Refusals, q *Query, e Evaluation) Refusals
 	}
 	var do []string
 	if a.step != e.Step {
-		do = append(do, "a step of "+text(a.step)+", as the minimum interval of the panel or of the data source")
+		do = append(do, "a step of "+text(a.step)+" (the minimum interval of the panel or data source)")
 	}
 	if a.ranges {
-		do = append(do, "ranges of at least "+text(a.step)+", as $__rate_interval of Grafana makes them")
+		do = append(do, "ranges of at least "+text(a.step)+" ($__rate_interval)")
 	}
-	return append(rs, p.refuse(LimitStepRounding, s.Mode, "a range query with a step of "+text(e.Step), strings.Join(a.reasons, ", and "),
-		"Use "+strings.Join(do, ", and ")+"; an operator can change limits.step_rounding."))
+	return append(rs, p.refuse(LimitStepRounding, s.Mode, "Use "+strings.Join(do, " and ")+".",
+		"a range query with a step of "+text(e.Step), strings.Join(a.reasons, ", and "), "change limits.step_rounding"))
 }
 
 // explainStep returns what the limit sees of a query.

@@ -88,8 +88,8 @@ func (p *Policy) checkMinStep(rs Refusals, step time.Duration) Refusals {
 	if b.Mode == ModeOff || step >= b.Value {
 		return rs
 	}
-	return append(rs, p.refuse(LimitMinStep, b.Mode, "a range query with a step of "+text(step), "is below the "+text(b.Value)+" allowed",
-		"Set the minimum step of the panel or of the data source to "+text(b.Value)+"; an operator can lower limits.min_step.min."))
+	return append(rs, p.refuse(LimitMinStep, b.Mode, "Set the minimum step of the panel or of the data source to "+text(b.Value)+".",
+		"a range query with a step of "+text(step), "is below the "+text(b.Value)+" allowed", "lower limits.min_step.min"))
 }
 
 func (p *Policy) checkReach(rs Refusals, first, last int64, now time.Time) Refusals {
@@ -99,16 +99,14 @@ func (p *Policy) checkReach(rs Refusals, first, last int64, now time.Time) Refus
 func (p *Policy) checkSpan(rs Refusals, span time.Duration, first int64, now time.Time) Refusals {
 	if b := p.opts.Range; b.Mode != ModeOff && b.Value > 0 {
 		if span > b.Value {
-			rs = append(rs, p.refuse(LimitRange, b.Mode, "a query that reads "+text(span)+" of samples",
-				"exceeds the "+text(b.Value)+" allowed, with ranges, subqueries, offsets and lookback",
-				"Ask for a shorter time range, or for a recording rule that holds the result; an operator can raise limits.range.max."))
+			rs = append(rs, p.refuse(LimitRange, b.Mode, "Ask for a shorter time range, or for a recording rule that holds the result.",
+				"a query that reads "+text(span)+" of samples", "exceeds the "+text(b.Value)+" allowed, with ranges, subqueries, offsets and lookback", raise(LimitRange)))
 		}
 	}
 	if b := p.opts.Oldest; b.Mode != ModeOff && b.Value > 0 {
 		if age := between(first, timestamp.FromTime(now)); age > b.Value {
-			rs = append(rs, p.refuse(LimitOldest, b.Mode, "a query that reads samples of "+text(age)+" ago",
-				"goes further back than the "+text(b.Value)+" allowed",
-				"Ask for a later start, a smaller offset or a shorter range; an operator can raise limits.oldest.max."))
+			rs = append(rs, p.refuse(LimitOldest, b.Mode, "Ask for a later start, a smaller offset or a shorter range.",
+				"a query that reads samples of "+text(age)+" ago", "goes further back than the "+text(b.Value)+" allowed", raise(LimitOldest)))
 		}
 	}
 	return rs
@@ -160,12 +158,12 @@ func (p *Policy) CheckMetadataRange(start, end, now time.Time) (from time.Time, 
 		case b.Mode == ModeEnforce:
 			return end.Add(-length), true, nil
 		}
-		return start, false, Refusals{p.refuse(LimitMetadataRange, b.Mode, "a request without start", "reads all time",
-			"Give it a start; once the limit is enforced, it reads the last "+text(length)+".")}
+		return start, false, Refusals{p.refuse(LimitMetadataRange, b.Mode, "Give the request a start.",
+			"a request without start", "reads all time, and only the last "+text(length)+" once the limit is enforced", "")}
 	}
 	if span := between(timestamp.FromTime(start), timestamp.FromTime(end)); b.Max > 0 && span > b.Max {
-		rs = Refusals{p.refuse(LimitMetadataRange, b.Mode, "a request that reads "+text(span), "exceeds the "+text(b.Max)+" allowed",
-			"Ask for a later start; an operator can raise limits.metadata_range.max.")}
+		rs = Refusals{p.refuse(LimitMetadataRange, b.Mode, "Ask for a later start.",
+			"a request that reads "+text(span), "exceeds the "+text(b.Max)+" allowed", raise(LimitMetadataRange))}
 	}
 	return start, false, rs
 }
