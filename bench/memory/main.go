@@ -15,19 +15,15 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kingpin/v2"
-
 	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "memory: error:", err)
-		os.Exit(1)
-	}
+	os.Exit(cli.Code(os.Stderr, "memory", err))
 }
 
 // config is what is measured.
@@ -38,17 +34,17 @@ type config struct {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	app := kingpin.New("memory", "Say what a scraped series costs a Prometheus binary, in bytes of live heap.")
+	app := cli.New("memory", "Say what a scraped series costs a Prometheus binary, in bytes of live heap.", out, out)
 	specs := app.Flag("binary", "[NAME=]PATH [ARG...] of a Prometheus; may be given several times.").Required().PlaceHolder("SPEC").Strings()
 	var c config
 	app.Flag("pods", "Pods of the target, with 60 series of cAdvisor each.").Default("2500").IntVar(&c.pods)
 	app.Flag("scrapes", "Scrapes before it is measured, one every ten seconds.").Default("3").IntVar(&c.scrapes)
 	app.Flag("count", "Measurements of each binary, in turns.").Default("1").IntVar(&c.count)
-	if _, err := app.Parse(args); err != nil {
-		return fmt.Errorf("%w, try --help", err)
+	if _, err := cli.Parse(app, args); err != nil {
+		return err
 	}
 	if c.pods < 1 || c.scrapes < 1 || c.count < 1 {
-		return errors.New("--pods, --scrapes and --count must be 1 or more")
+		return cli.Misuse(errors.New("--pods, --scrapes and --count must be 1 or more"))
 	}
 	binaries, err := binary.ParseAll(*specs)
 	if err != nil {
