@@ -37,7 +37,7 @@ func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--binary": {},
 		"--pods, --scrapes and --count must be 1 or more": {"--binary=x", "--pods=0"},
-		"binary x: stat ./x: no such file or directory":   {"--binary=./x"},
+		`binary x: exec: "./x": stat ./x: no such file`:   {"--binary=./x"},
 	} {
 		require.ErrorContains(t, run(t.Context(), args, t.Output()), want)
 	}
