@@ -51,7 +51,7 @@ func (l *Limit) check(seen, most int) error {
 	if seen <= most {
 		return nil
 	}
-	return fmt.Errorf("%s%d %s: the limit is %d. %s", l.What, seen, l.Unit, most, l.Remedy)
+	return fmt.Errorf("%s: %s%d %s exceeds the %d allowed", strings.TrimSuffix(l.Remedy, "."), l.What, seen, l.Unit, most)
 }
 
 // Cost is what the PromQL texts of one request cost to parse. It may be more than

@@ -56,7 +56,7 @@ var textMost = promqltext.Cost{Bytes: promqltext.MaxBytes, Operators: promqltext
 
 func checkText(texts ...string) error {
 	if err := promqltext.Check(textMost, texts...); err != nil {
-		return fmt.Errorf("--guard.query-text-limits: %w", err)
+		return fmt.Errorf("%w (--guard.query-text-limits)", err)
 	}
 	return nil
 }
