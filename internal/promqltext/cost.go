@@ -31,11 +31,11 @@ var (
 		"Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
 	}
 	Operators = Limit{
-		MaxOperators, "PromQL with ", "operators, calls and brackets",
+		MaxOperators, "PromQL of ", "operators, calls and brackets",
 		"Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
 	}
 	RegexSize = Limit{
-		MaxRegexSize, "regular expressions that compile into about ", "instructions",
+		MaxRegexSize, "a set of regular expressions of about ", "instructions",
 		"Avoid counted repetition such as x{1000}; use * or + or list the values.",
 	}
 )

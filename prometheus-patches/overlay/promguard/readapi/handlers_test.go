@@ -492,8 +492,8 @@ func TestTextThatCostsTooMuchToParseIsRefusedBeforeItIsParsed(t *testing.T) {
 	h := limited(t, Options{CheckText: true})
 	s := serve(t, h, "/query", func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	for query, want := range map[string]string{
-		strings.Repeat("-", 20000) + "x":                "^Split the query, .*: PromQL with 20000 operators, .* exceeds the 10000 allowed",
-		`{a=~"` + strings.Repeat("x{1000}", 400) + `"}`: "^Avoid counted repetition .*: regular expressions .* exceeds the 300000 allowed",
+		strings.Repeat("-", 20000) + "x":                "^Split the query, .*: PromQL of 20000 operators, .* exceeds the 10000 allowed",
+		`{a=~"` + strings.Repeat("x{1000}", 400) + `"}`: "^Avoid counted repetition .*: a set of regular expressions .* exceeds the 300000 allowed",
 	} {
 		resp, err := http.PostForm(s.URL, url.Values{"query": {query}})
 		require.NoError(t, err)
