@@ -60,20 +60,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// roundTrip sends a request that is written anew, if the answer is not at hand:
-// after identical ones, and with a permit.
+// roundTrip sends a request that is written anew: once for all that are identical,
+// and with a permit.
 func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
-	if x.cache != nil {
-		if key := cacheKey(req, x); key != "" {
-			return x.cache.RoundTrip(req, key, p.sendOnce)
-		}
-	}
-	return p.sendOnce(req)
-}
-
-// sendOnce sends a request after identical ones.
-func (p *Proxy) sendOnce(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	if x.collapse {
 		if key := collapseKey(req, x); key != "" {

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
-	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -50,7 +49,6 @@ type metrics struct {
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
-	cache         *answercache.Stats
 	waited        [admission.NumClasses]prometheus.Observer
 	resent        *prometheus.CounterVec
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
@@ -91,7 +89,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
 	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
-	m.cache = answercache.NewStats(reg)
 	m.precreate()
 	return m
 }

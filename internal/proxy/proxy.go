@@ -20,7 +20,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
-	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
@@ -71,16 +70,12 @@ type Policy struct {
 	Collapse bool
 	// Open names endpoints of ClassBulk that are open; the others are closed.
 	Open []string
-	// Cache says which answers are kept, until the next SetPolicy.
-	Cache answercache.Options
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
 	// Tracer begins spans; nil means that there are none.
 	Tracer trace.Tracer
 	// Redact keeps the texts of queries from whatever shows what was asked.
 	Redact bool
-
-	cache *answercache.Cache // nil if nothing is kept
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -138,7 +133,6 @@ func New(o Options) *Proxy {
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
-	p.registerCache(o.Registerer)
 	p.reverse = p.newReverseProxy()
 	return p
 }
@@ -167,7 +161,6 @@ func ParseUpstream(s string) (*url.URL, error) {
 
 // SetPolicy replaces the policy for requests that come from now on.
 func (p *Proxy) SetPolicy(policy Policy) {
-	policy.cache = answercache.New(policy.Cache, p.metrics.cache)
 	p.policy.Store(&policy)
 	p.admission.SetOptions(policy.Admission)
 }
@@ -185,7 +178,6 @@ type exchange struct {
 	deadline time.Duration
 	warnings []string
 	collapse bool
-	cache    *answercache.Cache
 	params   string // as they go upstream
 	record   *record
 	bounded  bounded // the answer; nil before it, or if it has no limit
@@ -294,7 +286,6 @@ func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label st
 		deadline: deadline,
 		warnings: e.warnings(v.Refusals),
 		collapse: set.Collapse,
-		cache:    set.cache,
 		record:   seen,
 	}, nil
 }

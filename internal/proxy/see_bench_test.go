@@ -38,7 +38,7 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 }
 
 // BenchmarkServeSeen is what it costs to look: the guard by itself, with top
-// queries, with tracing of no request and of every one, and with the cache.
+// queries, and with tracing of no request and of every one.
 func BenchmarkServeSeen(b *testing.B) {
 	upstream := newUpstream(b, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -57,7 +57,6 @@ func BenchmarkServeSeen(b *testing.B) {
 		{"top", func(o *Options) { o.Top = topqueries.New(100) }},
 		{"tracing=0", traced(0)},
 		{"tracing=1", traced(1)},
-		{"cache", withCache},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGuard(b, upstream.URL, nil, c.with)

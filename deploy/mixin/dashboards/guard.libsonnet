@@ -42,9 +42,8 @@ function(c)
       g.row('Admission', [
         g.timeseries('Permits held', '', 'short', [g.query('sum by (class) (promguard_admission_permits{%s})' % s, '{{class}}')], stacked=true),
         g.timeseries('Waiting', '', 'short', [g.query('sum by (class) (promguard_admission_queued{%s})' % s, '{{class}}')], stacked=true),
-        g.timeseries('Answers shared and remembered', 'Requests that got the answer of an identical one, or that of before, and cost the server nothing.', 'reqps', [
+        g.timeseries('Answers shared', 'Requests that got the answer of an identical one and cost the server nothing.', 'reqps', [
           g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared'),
-          g.query('sum by (result) (rate(promguard_cache_requests_total{%s}[$__rate_interval]))' % s, 'cache: {{result}}'),
         ]),
       ]),
       g.row('Trouble', [

@@ -118,9 +118,6 @@ func guardAdmission(w *writer, with func(...string) []string) {
 		}, of...)
 	}
 	w.counter("promguard_collapsed_total", func(m, n float64) float64 { return 1.6 + .5*n + 3*readStorm.heat(m) }, with()...)
-	w.counter("promguard_cache_requests_total", func(_, n float64) float64 { return 6.5 + .9*n }, with("result", "hit")...)
-	w.counter("promguard_cache_requests_total", func(m, n float64) float64 { return 11 + 1.4*n + 4*readStorm.heat(m) }, with("result", "miss")...)
-	w.counter("promguard_cache_requests_total", func(_, n float64) float64 { return .4 + .3*n }, with("result", "bypass")...)
 	w.counter("promguard_query_log_lost_total", func(m, _ float64) float64 { return .9 * readStorm.heat(m-2) }, with()...)
 	w.counter("promguard_warnings_lost_total", func(_, n float64) float64 { return max(0, .02*n) }, with()...)
 }
