@@ -25,11 +25,11 @@ func (x *exchange) admissionClass() admission.Class {
 	case x.who.Alert:
 		return admission.Alerts
 	case class == querylimit.ClassQuery:
-		return admission.Panels
+		return admission.Query
 	case class == querylimit.ClassMetadata:
 		return admission.Metadata
 	default:
-		return admission.Rest
+		return admission.Status
 	}
 }
 

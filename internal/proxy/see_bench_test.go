@@ -27,7 +27,7 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 	start := time.Now()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		seen.trace = g.proxy.startTrace(r)
-		seen.trace.admission("panels").end(nil)
+		seen.trace.admission("query").end(nil)
 		seen.trace.upstream(r).end(nil)
 		seen.trace.end(&seen, rw, r.Method)
 		g.proxy.countCost(&seen, rw, start, time.Second)

@@ -96,10 +96,10 @@ func guardRequests(w *writer, with func(...string) []string) {
 }
 
 func guardAdmission(w *writer, with func(...string) []string) {
-	typical := map[admission.Class]float64{admission.Alerts: .2, admission.Panels: 3, admission.Metadata: .5, admission.Bulk: .5, admission.Rest: .05}
+	typical := map[admission.Class]float64{admission.Alerts: .2, admission.Query: 3, admission.Metadata: .5, admission.Bulk: .5, admission.Status: .05}
 	bounds := []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30}
 	for _, class := range admission.Classes() {
-		usual, waits := typical[class], class != admission.Alerts && class != admission.Rest
+		usual, waits := typical[class], class != admission.Alerts && class != admission.Status
 		of := with("class", class.String())
 		w.gauge("promguard_admission_permits", func(m, n float64) float64 {
 			return float64(int(max(0, usual*(1+.8*n)+min(1, usual)*2.2*readStorm.heat(m)+.3)))

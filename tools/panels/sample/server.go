@@ -96,7 +96,7 @@ func (s server) reads() {
 		return float64(int(max(0, 4+3*n+34*readStorm.heat(m))))
 	}), s.with()...)
 	bounds := []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30}
-	for pool, waiting := range map[string]float64{"metadata": 3, "query": 19, "read": 0} {
+	for pool, waiting := range map[string]float64{"metadata": 3, "query": 19, "bulk": 0} {
 		s.gauge("promguard_api_requests_queued", s.alive(func(m, n float64) float64 {
 			return float64(int(max(0, waiting*(1+.4*n)*readStorm.heat(m))))
 		}), s.with("pool", pool)...)
