@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -136,73 +135,6 @@ var (
 	errLoop     = errors.New("a request of this guard came back to it")
 )
 
-// modifyResponse looks at the headers of an answer before they are passed on.
-func (p *Proxy) modifyResponse(res *http.Response) error {
-	switch res.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		// The client would follow it around the guard, with its credentials.
-		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
-	case upstream.StatusLoop:
-		return errLoop
-	}
-	x := exchangeOf(res.Request.Context())
-	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
-		return errNoEnd // It ends with the connection, so that a part looks whole.
-	}
-	if err := p.limitSize(res, x); err != nil {
-		return err
-	}
-	if len(x.warnings) > 0 {
-		injectWarnings(res, x.warnings, p.metrics.lostWarnings.Inc)
-	}
-	return nil
-}
-
-// measuresPlain reports whether the answer must come uncompressed to be measured.
-func (x *exchange) measuresPlain() bool {
-	l, mode := x.policy.Response(x.request.endpoint.Class)
-	return mode == querylimit.ModeEnforce && l.Max > 0
-}
-
-// limitSize bounds the bytes of an answer, before they come.
-func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
-	class := x.request.endpoint.Class
-	l, mode := x.policy.Response(class)
-	if mode == querylimit.ModeOff {
-		return nil
-	}
-	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && isEncoded(res, snappyEncoding)
-	if enforce && l.Max > 0 && !plain {
-		if err := decode(res); err != nil {
-			return err
-		}
-		plain = true
-	}
-	limit := l.WireMax
-	if l.Max > 0 && (limit == 0 || l.Max < limit) {
-		limit = l.Max // Compressed, it has even more.
-	}
-	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
-	if enforce && !truncate && res.ContentLength > limit {
-		return x.policy.RefuseResponse(class, limit, false)
-	}
-	refusal := x.policy.RefuseResponse(class, limit, truncate)
-	exceeded := func() { p.exceed(x, refusal) }
-	if truncate {
-		e := truncateWithWarning(res.Body, limit, refusal.Error(), exceeded, p.metrics.lostWarnings.Inc)
-		e.isMap = class != querylimit.ClassQuery
-		x.bounded = e
-		res.Header.Del("Content-Length")
-		res.ContentLength = -1
-	} else {
-		x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
-	}
-	res.Body = x.bounded
-	return nil
-}
-
 // exceed counts a limit that the request ran into on its way, and notes it for
 // the query log.
 func (p *Proxy) exceed(x *exchange, refusal *querylimit.Refusal) {
@@ -290,7 +222,7 @@ func (p *Proxy) countAborted(rw *responseWriter, x *exchange) (reason string) {
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.exceed(x, x.policy.RefuseDeadline(x.request.endpoint.Class, x.request.endpoint.path, x.deadline))
 		return querylog.AbortedLimit
-	case x.bounded != nil && x.bounded.tooLarge():
+	case x.bounded != nil && x.bounded.TooLarge():
 		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()
 		return querylog.AbortedLimit
 	default:

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 import "bytes"
 
@@ -35,29 +35,29 @@ const (
 )
 
 // far reports whether the limit is so far away that entries need not be held.
-func (e *editor) far() bool { return e.left > e.maxHeld+window }
+func (e *Editor) far() bool { return e.left > e.maxHeld+window }
 
 // The steps through the list.
 
-func (e *editor) firstEntry(i int) int {
+func (e *Editor) firstEntry(i int) int {
 	c := e.chunk[i]
 	switch {
 	case isSpace(c):
 		return i + 1
 	case e.level == 2 && c != '{' && c != ']': // A scalar or a string: two values, not a list.
-		e.nest, e.next = nest{openBracket, closeBracket, 1}, (*editor).nested
+		e.nest, e.next = nest{openBracket, closeBracket, 1}, (*Editor).nested
 		return i
 	}
 	e.send(i)
-	e.inList, e.loose, e.next = true, e.far(), (*editor).entry
+	e.inList, e.loose, e.next = true, e.far(), (*Editor).entry
 	rest := e.chunk[i:]
 	e.byObject = c == '{' && bytes.Count(rest, []byte{'['}) > bytes.Count(rest, []byte{'{'})
 	return i
 }
 
 // entry is before the value of an entry. The comma before it is part of it.
-func (e *editor) entry(i int) int {
-	e.behind = (*editor).behindEntry
+func (e *Editor) entry(i int) int {
+	e.behind = (*Editor).behindEntry
 	switch c := e.chunk[i]; {
 	case isSpace(c) || c == ',':
 		return i + 1
@@ -66,14 +66,14 @@ func (e *editor) entry(i int) int {
 	case e.loose && e.byObject && c == '{':
 		return e.manyObjects(i)
 	case e.loose && !e.byObject:
-		e.many, e.next, e.nest = true, (*editor).manyEntries, nest{openBracket, closeBracket, 1}
+		e.many, e.next, e.nest = true, (*Editor).manyEntries, nest{openBracket, closeBracket, 1}
 		return i
 	}
 	return e.skip(i)
 }
 
 // manyObjects skips as many as there are in the chunk.
-func (e *editor) manyObjects(i int) int {
+func (e *Editor) manyObjects(i int) int {
 	for {
 		i = e.outside.nestEnd(e.skip(i), &e.nest)
 		if e.nest.depth > 0 {
@@ -87,11 +87,11 @@ func (e *editor) manyObjects(i int) int {
 	}
 }
 
-func (e *editor) behindEntry(i int) int {
+func (e *Editor) behindEntry(i int) int {
 	switch e.chunk[i] {
 	case ',':
 		e.endEntry(i)
-		e.next = (*editor).entry
+		e.next = (*Editor).entry
 	case ']':
 		return e.endList(i)
 	}
@@ -99,7 +99,7 @@ func (e *editor) behindEntry(i int) int {
 }
 
 // manyEntries goes on until the end of the list.
-func (e *editor) manyEntries(i int) int {
+func (e *Editor) manyEntries(i int) int {
 	i = e.outside.nestEnd(i, &e.nest)
 	if e.nest.depth > 0 {
 		return i
@@ -109,20 +109,20 @@ func (e *editor) manyEntries(i int) int {
 }
 
 // endMany goes on with single entries, from anywhere in one.
-func (e *editor) endMany() {
-	e.many, e.behind, e.next, e.place = false, (*editor).resync, (*editor).resync, elsewhere
+func (e *Editor) endMany() {
+	e.many, e.behind, e.next, e.place = false, (*Editor).resync, (*Editor).resync, elsewhere
 	e.nest.depth--
 	switch {
 	case e.nest.depth > 0:
-		e.next = (*editor).nested
+		e.next = (*Editor).nested
 	case e.outside.inString:
-		e.next = (*editor).inText
+		e.next = (*Editor).inText
 	}
 }
 
 // resync finds an entry. It is in no string and in no list but that of entries,
 // but in objects perhaps: there, a comma is followed by a text and a colon.
-func (e *editor) resync(i int) int {
+func (e *Editor) resync(i int) int {
 	before := e.place
 	switch c := e.chunk[i]; {
 	case isSpace(c):
@@ -130,7 +130,7 @@ func (e *editor) resync(i int) int {
 	case c == ']':
 		return e.endList(i)
 	case c == ',' && before == behindText:
-		e.next = (*editor).behindEntry
+		e.next = (*Editor).behindEntry
 		return i
 	case c == ',':
 		e.place = behindComma
@@ -140,7 +140,7 @@ func (e *editor) resync(i int) int {
 		e.place = behindText
 		return e.skip(i)
 	case before == behindComma: // No key, and so an entry.
-		e.behind = (*editor).behindEntry
+		e.behind = (*Editor).behindEntry
 		return e.skip(i)
 	case c == '"' || c == '[':
 		e.place = elsewhere
@@ -151,7 +151,7 @@ func (e *editor) resync(i int) int {
 }
 
 // endEntry sends or drops the entry that ends before i.
-func (e *editor) endEntry(i int) {
+func (e *Editor) endEntry(i int) {
 	n := int64(e.held.Len() + i - e.from)
 	switch {
 	case e.truncated:
@@ -169,13 +169,13 @@ func (e *editor) endEntry(i int) {
 	e.from, e.loose = i, e.far()
 }
 
-func (e *editor) endList(i int) int {
+func (e *Editor) endList(i int) int {
 	e.endEntry(i)
-	e.inList, e.next = false, (*editor).member
+	e.inList, e.next = false, (*Editor).member
 	return i + 1
 }
 
-func (e *editor) sendLoose(i int) {
+func (e *Editor) sendLoose(i int) {
 	if e.left -= int64(i - e.from); e.left < 0 {
 		e.fail()
 		return
@@ -183,7 +183,7 @@ func (e *editor) sendLoose(i int) {
 	e.emit(i)
 }
 
-func (e *editor) truncate() {
+func (e *Editor) truncate() {
 	e.held.reset()
 	if e.told { // Nobody can be told any more that entries are left out.
 		e.fail()
@@ -194,7 +194,7 @@ func (e *editor) truncate() {
 }
 
 // endChunk sends, drops or holds what is left of the chunk.
-func (e *editor) endChunk() {
+func (e *Editor) endChunk() {
 	n := len(e.chunk)
 	switch {
 	case e.ended:

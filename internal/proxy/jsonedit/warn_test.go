@@ -1,20 +1,17 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/promguard/promguard/internal/querylimit"
 )
 
 func TestWarningIsAddedToWhatTheServerAnswered(t *testing.T) {
@@ -43,7 +40,7 @@ func TestWarningIsAddedToWhatTheServerAnswered(t *testing.T) {
 			"bytewise":  iotest.OneByteReader,
 			"with data": iotest.DataErrReader,
 		} {
-			w := newEditor(io.NopCloser(wrap(strings.NewReader(in))), []byte(added), func() {})
+			w := New(io.NopCloser(wrap(strings.NewReader(in))), Options{Warnings: []string{"w1", `w"2`}, Lost: func() {}})
 			got, err := io.ReadAll(w)
 			require.NoError(t, err)
 			require.Equal(t, want, string(got), name)
@@ -63,7 +60,7 @@ func FuzzWarningKeepsTheAnswer(f *testing.F) {
 		if json.Unmarshal([]byte(in), &before) != nil || before == nil || strings.Contains(in, `"warnings`) || strings.Contains(in, `\u`) {
 			return
 		}
-		got, err := io.ReadAll(newEditor(io.NopCloser(strings.NewReader(in)), []byte(`"w"`), func() {}))
+		got, err := io.ReadAll(New(io.NopCloser(strings.NewReader(in)), Options{Warnings: []string{"w"}, Lost: func() {}}))
 		require.NoError(t, err)
 		var after map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(got, &after), "%s", got)
@@ -73,31 +70,13 @@ func FuzzWarningKeepsTheAnswer(f *testing.F) {
 	})
 }
 
-func TestWarningThatCannotBeAddedIsCountedAndTheAnswerKept(t *testing.T) {
-	body := []byte{0x1f, 0x8b, 1, 2, 3}
-	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
-			t.Errorf("the server behind was asked for encoding %q", got)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Encoding", "gzip") // Although nobody asked.
-		_, _ = w.Write(body)
-	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
-	req := newRequest(t, http.MethodGet, g.URL, "series", "match[]=%7Ble!%3D%22%22%7D")
-	req.Header.Set("Accept-Encoding", "gzip") // Set by hand, so the client does not decode it.
-	a := do(t, g.Client(), req)
-	require.True(t, bytes.Equal(body, []byte(a.body)))
-	require.Equal(t, 1.0, g.value(t, "promguard_warnings_lost_total"))
-}
-
 func BenchmarkWarnings(b *testing.B) {
 	body := []byte(`{"status":"success","data":{"resultType":"matrix","result":[` +
 		strings.TrimSuffix(strings.Repeat(`{"metric":{"__name__":"up","job":"api"},"values":[[1700000000,"1"],[1700000060,"1"]]},`, 10_000), ",") + `]}}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := io.Copy(io.Discard, newEditor(io.NopCloser(bytes.NewReader(body)), []byte(`"w"`), func() {})); err != nil {
+		if _, err := io.Copy(io.Discard, New(io.NopCloser(bytes.NewReader(body)), Options{Warnings: []string{"w"}, Lost: func() {}})); err != nil {
 			b.Fatal(err)
 		}
 	}

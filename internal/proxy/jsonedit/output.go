@@ -1,12 +1,12 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 import "errors"
 
-// errTooLarge ends an answer that is longer than allowed.
-var errTooLarge = errors.New("the answer is too long")
+// ErrTooLarge ends an answer that is longer than allowed and cannot be truncated.
+var ErrTooLarge = errors.New("the answer is too long")
 
 // tailBytes is kept for what follows the list; of a small limit, half of it.
 const tailBytes = 16 << 10
@@ -35,9 +35,6 @@ func (o *output) bound(limit int64, exceeded func()) {
 	o.left = max(limit-tailBytes, limit/2)
 	o.tail = limit - o.left
 }
-
-// tooLarge implements bounded.
-func (o *output) tooLarge() bool { return errors.Is(o.err, errTooLarge) }
 
 // restart goes on with another piece in the reader's buffer.
 func (o *output) restart() { o.from, o.kept = 0, 0 }
@@ -77,7 +74,7 @@ func (o *output) exceed() {
 // fail breaks the answer off.
 func (o *output) fail() {
 	o.exceed()
-	o.ended, o.err = true, errTooLarge
+	o.ended, o.err = true, ErrTooLarge
 }
 
 // emit sends bytes up to i: where they are, if nothing is changed before them.

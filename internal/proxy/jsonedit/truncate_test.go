@@ -1,32 +1,25 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/promguard/promguard/internal/querylimit"
 )
 
-func truncated(body string, limit, maxHeld int64, wrap func(io.Reader) io.Reader) (string, int, error) {
+func truncated(body string, limit, held int64, wrap func(io.Reader) io.Reader) (string, int, error) {
 	exceeded := 0
-	e := newEditor(io.NopCloser(wrap(strings.NewReader(body))), nil, func() {})
-	e.truncateAt(limit, []byte(`"cut"`), func() { exceeded++ })
-	e.maxHeld = maxHeld
+	e := New(io.NopCloser(wrap(strings.NewReader(body))), Options{Limit: limit, Truncated: "cut", Exceeded: func() { exceeded++ }, Lost: func() {}})
+	e.maxHeld = held
 	got, err := io.ReadAll(e)
 	return string(got), exceeded, err
 }
@@ -62,7 +55,7 @@ func TestLongListIsTruncatedToWholeEntriesAtAnyLimit(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &all))
 	last := -1
 	for limit := 400; limit < 2*len(body); limit += 7 {
-		got, exceeded, err := truncated(body, int64(limit), defaultMaxHeld, whole)
+		got, exceeded, err := truncated(body, int64(limit), maxHeld, whole)
 		require.NoError(t, err)
 		var some envelopeOf[result]
 		require.NoError(t, json.Unmarshal([]byte(got), &some), got)
@@ -101,7 +94,6 @@ func TestTruncationFollowsTheShapeOfTheAnswer(t *testing.T) {
 		"escapes":           {`{"da\u0074a":["a"],"data":["\"],","\\"]}`, `{"da\u0074a":["a"],"data":["\"],","\\"]}`},
 	} {
 		for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader} {
-			maxHeld := int64(defaultMaxHeld)
 			got, _, err := truncated(tc.body, 400, maxHeld, wrap)
 			require.NoError(t, err, name)
 			if tc.want == "" {
@@ -116,8 +108,8 @@ func TestTruncationFollowsTheShapeOfTheAnswer(t *testing.T) {
 func TestWhatCannotBeTruncatedIsBrokenOff(t *testing.T) {
 	huge := strings.Repeat("a", 40_000)
 	for _, body := range []string{`{"data":{"a":["` + huge + `"]}}`, `{"data":{"result":[1,"` + huge + `"]}}`, `{"data":[],"warnings":["` + huge + `"]}`, huge} {
-		_, exceeded, err := truncated(body, 1000, defaultMaxHeld, whole)
-		require.ErrorIs(t, err, errTooLarge)
+		_, exceeded, err := truncated(body, 1000, maxHeld, whole)
+		require.ErrorIs(t, err, ErrTooLarge)
 		require.Equal(t, 1, exceeded)
 	}
 }
@@ -143,7 +135,7 @@ func (e *endlessList) Read(p []byte) (int, error) {
 
 func TestListThatDoesNotEndIsEnded(t *testing.T) {
 	src := &endlessList{head: `{"status":"success","data":[`}
-	r := bufio.NewReaderSize(truncateWithWarning(io.NopCloser(src), 100_000, "cut", func() {}, func() {}), bufferSize)
+	r := bufio.NewReaderSize(New(io.NopCloser(src), Options{Limit: 100_000, Truncated: "cut", Exceeded: func() {}, Lost: func() {}}), 64<<10)
 	got, err := io.ReadAll(r)
 	require.NoError(t, err)
 	var e envelopeOf[[]string]
@@ -165,7 +157,7 @@ func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for limit := len(body) / 2; limit < len(body)+3*tailBytes; limit += 6007 {
 				for how, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytewise": iotest.OneByteReader, "half": iotest.HalfReader} {
-					want, wantExceeded, err := truncated(body, int64(limit), defaultMaxHeld, whole)
+					want, wantExceeded, err := truncated(body, int64(limit), maxHeld, whole)
 					require.NoError(t, err)
 					got, exceeded, err := truncated(body, int64(limit), 300, wrap)
 					require.NoError(t, err)
@@ -180,9 +172,9 @@ func TestEntriesFarFromTheLimitAreNotHeld(t *testing.T) {
 func TestEmptyListIsNeverTruncated(t *testing.T) {
 	body := matrix(0)
 	for limit := int64(2); limit < 200; limit++ {
-		got, exceeded, err := truncated(body, limit, defaultMaxHeld, iotest.OneByteReader)
+		got, exceeded, err := truncated(body, limit, maxHeld, iotest.OneByteReader)
 		if limit < int64(len(body)) {
-			require.ErrorIs(t, err, errTooLarge)
+			require.ErrorIs(t, err, ErrTooLarge)
 			require.Equal(t, 1, exceeded)
 			continue
 		}
@@ -198,11 +190,11 @@ func TestTruncatedAnswerIsNeverLongerThanItsLimit(t *testing.T) {
 		truncations, breaks := 0, 0
 		list := `{"status":"success","data":{"result":[{}` + strings.Repeat(`,{"a":"b"}`, int(limit)/10) + `],"stats":"`
 		for rest := 0; rest < tailBytes+500; rest += 1 + min(int(limit), tailBytes)/40 {
-			got, exceeded, err := truncated(list+strings.Repeat("s", rest)+`"}}`, limit, defaultMaxHeld, whole)
+			got, exceeded, err := truncated(list+strings.Repeat("s", rest)+`"}}`, limit, maxHeld, whole)
 			require.LessOrEqual(t, int64(len(got)), limit)
 			require.Equal(t, 1, exceeded)
 			if err != nil {
-				require.ErrorIs(t, err, errTooLarge)
+				require.ErrorIs(t, err, ErrTooLarge)
 				breaks++
 				continue
 			}
@@ -222,7 +214,7 @@ func TestWarningsOfTheServerFarBehindALongListAreToldToBeLost(t *testing.T) {
 			3 << 20: {"cut", "a store did not answer"},
 		} {
 			lost := 0
-			got, err := io.ReadAll(truncateWithWarning(io.NopCloser(strings.NewReader(body)), limit, "cut", func() {}, func() { lost++ }))
+			got, err := io.ReadAll(New(io.NopCloser(strings.NewReader(body)), Options{Limit: limit, Truncated: "cut", Exceeded: func() {}, Lost: func() { lost++ }}))
 			require.NoError(t, err)
 			var e envelopeOf[any]
 			require.NoError(t, json.Unmarshal(got, &e))
@@ -237,12 +229,11 @@ func TestWarningsOfTheServerFarBehindALongListAreToldToBeLost(t *testing.T) {
 func TestMetricCalledResultIsNoList(t *testing.T) {
 	body := `{"status":"success","data":{"a":[{"type":"gauge"}],"result":[{"type":"counter"}` + strings.Repeat(`,{"type":"gauge"}`, 1000) + `],"z":[{"type":"gauge"}]}}`
 	for limit := int64(5000); limit < 25_000; limit += 1000 {
-		e := truncateWithWarning(io.NopCloser(strings.NewReader(body)), limit, "cut", func() {}, func() {})
-		e.isMap = true
+		e := New(io.NopCloser(strings.NewReader(body)), Options{Limit: limit, Truncated: "cut", Exceeded: func() {}, IsMap: true, Lost: func() {}})
 		got, err := io.ReadAll(e)
 		if limit < int64(len(body)) {
-			require.ErrorIs(t, err, errTooLarge)
-			require.True(t, e.tooLarge())
+			require.ErrorIs(t, err, ErrTooLarge)
+			require.True(t, e.TooLarge())
 			continue
 		}
 		require.NoError(t, err)
@@ -253,7 +244,7 @@ func TestMetricCalledResultIsNoList(t *testing.T) {
 func TestEntryThatIsLargerThanWhatIsHeldBreaksTheAnswerOff(t *testing.T) {
 	body := `{"data":["a","` + strings.Repeat("b", 100_000) + `"]}`
 	_, exceeded, err := truncated(body, 80_000, 1000, whole)
-	require.ErrorIs(t, err, errTooLarge)
+	require.ErrorIs(t, err, ErrTooLarge)
 	require.Equal(t, 1, exceeded)
 	got, exceeded, err := truncated(body, 200_000, 1000, whole)
 	require.NoError(t, err)
@@ -325,122 +316,16 @@ func requirePrefix(t *testing.T, before, after json.RawMessage) {
 	requirePrefix(t, data["result"], cut["result"])
 }
 
-func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
-	var encodings []string
-	labels := `{"status":"success","data":["a"` + strings.Repeat(`,"label"`, 20_000) + `]}`
-	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		encodings = append(encodings, r.Header.Get("Accept-Encoding"))
-		w.Header().Set("Content-Type", "application/json")
-		body := matrix(4000)
-		if strings.HasSuffix(r.URL.Path, "/labels") {
-			body = labels
-		}
-		if r.FormValue("time") == "1" {
-			io.WriteString(w, `{"status":"success","data":[]}`)
-			return
-		}
-		if r.FormValue("time") == "" {
-			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		}
-		switch r.FormValue("time") {
-		case "3":
-			w.Header().Set("Content-Encoding", "gzip") // Or so it says.
-		case "4", "5":
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			defer z.Close()
-			if r.FormValue("time") == "4" {
-				body = matrix(10)
-			}
-			io.WriteString(z, body)
-			return
-		}
-		io.WriteString(w, body)
-	})
-	limits := func(mode querylimit.Mode) func(*querylimit.Options) {
-		return func(o *querylimit.Options) {
-			o.Responses.Mode = mode
-			o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 100_000}
-			o.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{Max: 100_000, Truncate: true}
-			o.Responses.Classes[querylimit.ClassStatus] = querylimit.ResponseLimit{WireMax: 100_000}
-		}
-	}
-	g := newGuard(t, upstream.URL, limits(querylimit.ModeEnforce))
-	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up&time=1").code)
-	a := g.get(t, "/api/v1/query?query=up")
-	require.Equal(t, 422, a.code, "its length is known")
-	requireEnvelope(t, a, typeExecution, "limit response_bytes", "100000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
-	res, err := g.Client().Get(g.URL + "/api/v1/query?query=up&time=2")
-	require.NoError(t, err)
-	_, err = io.ReadAll(res.Body)
-	res.Body.Close()
-	require.Error(t, err, "a part must not look like the whole")
-	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "response_bytes"))
-	require.Zero(t, g.value(t, "promguard_upstream_errors_total", "truncated"))
-	a = g.get(t, "/api/v1/query?query=up&time=3")
-	require.Equal(t, 503, a.code, "what it is when decoded nobody knows")
-	requireEnvelope(t, a, typeUnavailable, "compressed an answer", "response_bytes")
-	require.Equal(t, matrix(10), g.get(t, "/api/v1/query?query=up&time=4").body, "decoded")
-	res, err = g.Client().Get(g.URL + "/api/v1/query?query=up&time=5")
-	require.NoError(t, err)
-	_, err = io.ReadAll(res.Body)
-	res.Body.Close()
-	require.Error(t, err, "what counts are the decoded bytes")
-	require.Equal(t, 422, g.get(t, "/api/v1/rules").code)
-	a = g.get(t, "/api/v1/labels")
-	require.Equal(t, 200, a.code)
-	require.LessOrEqual(t, len(a.body), 100_000)
-	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 100000 bytes allowed and was truncated.`)
-	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
-	require.Equal(t, []string{"identity", "identity", "identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
-
-	g = newGuard(t, upstream.URL, func(o *querylimit.Options) {
-		limits(querylimit.ModeEnforce)(o)
-		o.Responses.Classes[querylimit.ClassMetadata].WireMax = 60_000
-	})
-	a = g.get(t, "/api/v1/labels")
-	require.LessOrEqual(t, len(a.body), 60_000, "the smaller bound counts")
-	require.Contains(t, a.body, "60000 bytes allowed and was truncated")
-
-	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
-	require.Equal(t, labels, g.get(t, "/api/v1/labels").body)
-	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
-}
-
-func TestAnswerThatIsBrokenOffAtOnceIsNotAskedForAgain(t *testing.T) {
-	var requests atomic.Int32
-	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		if r.FormValue("query") == "up" {
-			io.WriteString(w, matrix(2))
-			return
-		}
-		io.WriteString(w, matrix(4000)) // Its length is not known beforehand.
-	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
-		o.Responses.Mode = querylimit.ModeEnforce
-		o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 1000}
-	})
-	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up").code, "the connection is used again")
-	res, err := g.Client().Get(g.URL + "/api/v1/query?query=down")
-	require.NoError(t, err, "the headers come, or the client would take the connection for a stale one")
-	defer res.Body.Close()
-	_, err = io.ReadAll(res.Body)
-	require.Error(t, err)
-	require.EqualValues(t, 2, requests.Load())
-}
-
 // No other place is left for the warning that entries are left out.
 func TestAnswerWithItsWarningsInFrontIsNotTruncatedInSilence(t *testing.T) {
 	const warnings = `{"status":"success","warnings":["of the server"],`
 	long := `"data":["` + strings.Repeat(`a","`, 100_000) + `"]}`
-	got, exceeded, err := truncated(warnings+long, 10_000, defaultMaxHeld, whole)
-	require.ErrorIs(t, err, errTooLarge)
+	got, exceeded, err := truncated(warnings+long, 10_000, maxHeld, whole)
+	require.ErrorIs(t, err, ErrTooLarge)
 	require.Equal(t, 1, exceeded)
 	require.False(t, json.Valid([]byte(got)))
 	short := warnings + `"data":["a"]}`
-	got, exceeded, err = truncated(short, 10_000, defaultMaxHeld, whole)
+	got, exceeded, err = truncated(short, 10_000, maxHeld, whole)
 	require.NoError(t, err)
 	require.Zero(t, exceeded)
 	require.Equal(t, short, got)
@@ -468,9 +353,9 @@ func BenchmarkTruncator(b *testing.B) {
 			b.Run(name+"/limit="+how, func(b *testing.B) {
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
-				buf := make([]byte, bufferSize)
+				buf := make([]byte, 64<<10)
 				for b.Loop() {
-					r := truncateWithWarning(io.NopCloser(bytes.NewReader(body)), limit, "cut", func() {}, func() {})
+					r := New(io.NopCloser(bytes.NewReader(body)), Options{Limit: limit, Truncated: "cut", Exceeded: func() {}, Lost: func() {}})
 					if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, buf); err != nil {
 						b.Fatal(err)
 					}

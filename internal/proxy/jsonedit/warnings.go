@@ -1,16 +1,29 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"slices"
 )
 
-// items returns the warnings to add.
-func (e *editor) items() []byte {
+// items writes texts as JSON strings with commas between them.
+func items(texts []string) []byte {
+	if len(texts) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(texts)
+	if err != nil { // Strings always marshal.
+		panic(err)
+	}
+	return list[1 : len(list)-1]
+}
+
+// added returns the warnings to add.
+func (e *Editor) added() []byte {
 	if !e.truncated {
 		return e.warnings
 	}
@@ -21,14 +34,14 @@ func (e *editor) items() []byte {
 }
 
 // insertWarnings puts them in front of those of the server, which begin at i.
-func (e *editor) insertWarnings(i int) {
+func (e *Editor) insertWarnings(i int) {
 	e.send(i)
-	items := e.items()
+	items := e.added()
 	e.insert(items)
-	e.told, e.needComma, e.next = true, len(items) > 0, (*editor).firstWarning
+	e.told, e.needComma, e.next = true, len(items) > 0, (*Editor).firstWarning
 }
 
-func (e *editor) firstWarning(i int) int {
+func (e *Editor) firstWarning(i int) int {
 	c := e.chunk[i]
 	if isSpace(c) {
 		return i + 1
@@ -37,20 +50,20 @@ func (e *editor) firstWarning(i int) int {
 		e.send(i)
 		e.insert([]byte{','})
 	}
-	e.nest, e.next = nest{openBracket, closeBracket, 1}, (*editor).nested
+	e.nest, e.next = nest{openBracket, closeBracket, 1}, (*Editor).nested
 	return i
 }
 
 // addWarnings puts them before the end of the envelope at i.
-func (e *editor) addWarnings(i int) {
+func (e *Editor) addWarnings(i int) {
 	if text := e.appendWarnings(nil); len(text) > 0 {
 		e.send(i)
 		e.insert(text)
 	}
 }
 
-func (e *editor) appendWarnings(to []byte) []byte {
-	items := e.items()
+func (e *Editor) appendWarnings(to []byte) []byte {
+	items := e.added()
 	if e.told || len(items) == 0 {
 		return to
 	}
@@ -66,7 +79,7 @@ func (e *editor) appendWarnings(to []byte) []byte {
 const unreadWarning = `"promguard did not read what follows the list, such as warnings of the server: the answer is too long"`
 
 // closeEnvelope ends the answer, as if nothing followed the list.
-func (e *editor) closeEnvelope() {
+func (e *Editor) closeEnvelope() {
 	text := []byte("]")
 	if e.level == 2 {
 		text = append(text, '}')

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package jsonedit
 
 // queue holds bytes in the order in which they came. It never moves them to make
 // room, and so takes little more memory than it holds. The zero value is empty.
