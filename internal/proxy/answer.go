@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/jsonedit"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -23,7 +24,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		// The client would follow it around the guard, with its credentials.
-		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
+		return fmt.Errorf("%w to %q", errRedirect, canonical.Shorten(res.Header.Get("Location")))
 	case upstream.StatusLoop:
 		return errLoop
 	}
@@ -42,19 +43,19 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 
 // measuresPlain reports whether the answer must come uncompressed to be measured.
 func (x *exchange) measuresPlain() bool {
-	l, mode := x.policy.Response(x.request.endpoint.Class)
+	l, mode := x.verdict.Policy.Response(x.endpoint.Class)
 	return mode == querylimit.ModeEnforce && l.Max > 0
 }
 
 // limitSize bounds the bytes of an answer, before they come.
 func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
-	class := x.request.endpoint.Class
-	l, mode := x.policy.Response(class)
+	class := x.endpoint.Class
+	l, mode := x.verdict.Policy.Response(class)
 	if mode == querylimit.ModeOff {
 		return nil
 	}
 	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && isEncoded(res, snappyEncoding)
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.IsRemoteRead() && isEncoded(res, canonical.SnappyEncoding)
 	if enforce && l.Max > 0 && !plain {
 		if err := decode(res); err != nil {
 			return err
@@ -67,9 +68,9 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 	}
 	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
 	if enforce && !truncate && res.ContentLength > limit {
-		return x.policy.RefuseResponse(class, limit, false)
+		return x.verdict.Policy.RefuseResponse(class, limit, false)
 	}
-	refusal := x.policy.RefuseResponse(class, limit, truncate)
+	refusal := x.verdict.Policy.RefuseResponse(class, limit, truncate)
 	exceeded := func() { p.exceed(x, refusal) }
 	if truncate {
 		x.bounded = jsonedit.New(res.Body, jsonedit.Options{

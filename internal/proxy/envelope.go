@@ -40,8 +40,8 @@ func badData(err error) error {
 	return &apiError{http.StatusBadRequest, typeBadData, "bad_data", err}
 }
 
-func unsupportedMedia(err error) error {
-	return &apiError{http.StatusUnsupportedMediaType, typeBadData, "unsupported_media_type", err}
+func notFound(err error) error {
+	return &apiError{http.StatusNotFound, typeNotFound, "not_found", err}
 }
 
 // asAPIError returns how err is told to a client. A policy's refusal is 422 with

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"sync"
 	"time"
 
@@ -65,42 +64,39 @@ func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	if x.collapse {
 		if key := collapseKey(req, x); key != "" {
-			return p.collapser.roundTrip(req, key)
+			return p.collapser.roundTrip(req, key, &x.trip)
 		}
 	}
-	return p.admitted(req)
+	return p.admitted(req, &x.trip)
 }
 
 // forward sends the request upstream within its deadline and streams the answer
 // back. If that breaks after the headers, it aborts the connection, since an
 // answer that merely ended early would look complete.
 func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
+	x.trip.request, x.trip.tenant, x.trip.class, x.trip.trace = x.request, x.who.Tenant, x.admissionClass(), x.trace
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if x.deadline > 0 {
 		ctx, cancel = context.WithTimeout(ctx, x.deadline)
 	}
 	defer cancel()
-	x.Context = ctx
 
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler { //nolint:errorlint // A panic's value is compared as net/http does.
-				x.record.aborted = p.countAborted(rw, x)
+				x.aborted = p.countAborted(ctx, rw, x)
 				rw.breakOff()
 			}
 			panic(v)
 		}
 	}()
-	p.reverse.ServeHTTP(rw, r.WithContext(x))
+	p.reverse.ServeHTTP(rw, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
 // rewrite makes the outgoing request from what was understood of the client's.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
-	q := x.request
 	out := pr.Out
-	decoded, escaped := q.path()
-	out.URL = &url.URL{Path: decoded, RawPath: escaped} // Of which server, send decides.
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
 	x.identity.Rewrite(out.Header, &x.who, pr.In.RemoteAddr)
@@ -108,25 +104,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
 		out.Header.Set("Accept-Encoding", "identity")
 	}
-	if q.remote != nil {
-		x.params = q.rewriteRead(out)
-	} else {
-		x.params = q.rewriteParams(out)
-	}
-	if q.startTimestamps != "" {
-		out.Header.Set(headerStartTimestamps, q.startTimestamps)
-	}
+	x.key = x.request.Write(out) // To which server, send decides.
 	pr.SetXForwarded()
 	p.pool.Sign(out.Header)
 }
-
-// once is an empty body that cannot be rewound. With it, the transport does not
-// send a GET again when the server dies under it: a query that killed the server
-// would kill it again as soon as it is back.
-type once struct{}
-
-func (once) Read([]byte) (int, error) { return 0, io.EOF }
-func (once) Close() error             { return nil }
 
 var (
 	errRedirect = errors.New("redirect")
@@ -139,21 +120,24 @@ var (
 // the query log.
 func (p *Proxy) exceed(x *exchange, refusal *querylimit.Refusal) {
 	p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
-	x.record.verdict.Refusals = append(x.record.verdict.Refusals, refusal)
+	x.exceeded = append(x.exceeded, refusal)
+}
+
+func (x *exchange) refuseDeadline() *querylimit.Refusal {
+	return x.verdict.Policy.RefuseDeadline(x.endpoint.Class, x.endpoint.Path, x.deadline)
 }
 
 // handleError answers a request to which no answer was passed on.
 func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
-	e := x.request.endpoint
 	switch {
 	case x.client.Err() != nil:
 		// Nobody is there. Abort, so that this is never taken for an answer.
 		w.(*responseWriter).code = statusClientGone
 		panic(http.ErrAbortHandler)
-	case errors.Is(x.Err(), context.DeadlineExceeded):
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		refusal := x.policy.RefuseDeadline(e.Class, e.path, x.deadline)
+		refusal := x.refuseDeadline()
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
 	case asAdmission(err) != nil:
@@ -213,14 +197,14 @@ func publicCause(err error) string {
 }
 
 // countAborted finds out why an answer ended before its end.
-func (p *Proxy) countAborted(rw *responseWriter, x *exchange) (reason string) {
+func (p *Proxy) countAborted(ctx context.Context, rw *responseWriter, x *exchange) (reason string) {
 	switch {
 	case x.client.Err() != nil || rw.writeErr != nil:
-		p.metrics.clientGone.WithLabelValues(x.request.endpoint.Class.String()).Inc()
+		p.metrics.clientGone.WithLabelValues(x.endpoint.Class.String()).Inc()
 		return querylog.AbortedClient
-	case errors.Is(x.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		p.exceed(x, x.policy.RefuseDeadline(x.request.endpoint.Class, x.request.endpoint.path, x.deadline))
+		p.exceed(x, x.refuseDeadline())
 		return querylog.AbortedLimit
 	case x.bounded != nil && x.bounded.TooLarge():
 		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()

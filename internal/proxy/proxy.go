@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
@@ -36,7 +36,7 @@ type Options struct {
 	// what it is.
 	Pool *upstream.Pool
 	// Kind is what the server behind is; empty means KindPrometheus.
-	Kind Kind
+	Kind upstream.Kind
 	// RoutePrefix is the path below which the API is served, such as /prometheus;
 	// empty means the root.
 	RoutePrefix string
@@ -85,7 +85,7 @@ const queryCacheBytes = 32 << 20
 type Proxy struct {
 	pool      *upstream.Pool
 	policy    atomic.Pointer[Policy]
-	router    *router
+	router    *canonical.Router
 	analyzer  *querylimit.Analyzer
 	transport http.RoundTripper
 	reverse   *httputil.ReverseProxy
@@ -105,7 +105,7 @@ type Proxy struct {
 func New(o Options) *Proxy {
 	p := &Proxy{
 		pool:         o.Pool,
-		router:       newRouter(o.Kind),
+		router:       canonical.NewRouter(o.Kind, o.RoutePrefix),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
 		top:          o.Top,
@@ -128,7 +128,6 @@ func New(o Options) *Proxy {
 			URLs: []*url.URL{o.Upstream}, Kind: o.Kind, Transport: p.transport, Registerer: o.Registerer, Logger: o.Logger,
 		})
 	}
-	p.router.prefix = o.RoutePrefix
 	p.admission = admission.New(o.Policy.Admission)
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
@@ -165,129 +164,35 @@ func (p *Proxy) SetPolicy(policy Policy) {
 	p.admission.SetOptions(policy.Admission)
 }
 
-// exchange is one request on its way. It is the context of the forwarded
-// request, so that every callback of the reverse proxy can find it.
-type exchange struct {
-	context.Context // with the deadline
-
-	client   context.Context // of the client's connection, without it
-	request  *request
-	who      querylimit.Subject
-	identity *identity.Source
-	policy   *querylimit.Policy
-	deadline time.Duration
-	warnings []string
-	collapse bool
-	params   string // as they go upstream
-	record   *record
-	bounded  bounded // the answer; nil before it, or if it has no limit
-	// waitsSince says since when it waits for a permit. Without it, it begins to wait when
-	// it asks for one.
-	waitsSince func() time.Time
-}
-
-type exchangeKey struct{}
-
-// Value implements context.Context.
-func (x *exchange) Value(key any) any {
-	if _, ok := key.(exchangeKey); ok {
-		return x
-	}
-	return x.Context.Value(key)
-}
-
-func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
-
 // ServeHTTP takes a request through the stops of the package comment. It counts
 // the request once, when all is over, however that came about.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rw := newResponseWriter(w, p.stallTimeout)
-	e, label := p.router.find(r.URL) // 1. route
+	e, label := p.router.Find(r.URL) // 1. route
 	class := classUnknown
 	if e != nil {
 		class = e.Class.String()
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	seen := record{trace: p.startTrace(r), trip: &trip{}}
+	x := &exchange{client: r.Context(), trace: p.startTrace(r)}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
 		p.metrics.request(class, rw.code, took)
 		// A reload may have replaced and closed the log of when the request came.
-		seen.write(p.policy.Load().Log, start, took, rw, r)
-		p.countCost(&seen, rw, start, took)
-		seen.trace.end(&seen, rw, r.Method)
+		x.log(p.policy.Load().Log, start, took, rw, r)
+		p.countCost(x, rw, start, took)
+		x.trace.end(x, rw, r.Method)
 	}()
 
-	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
-	if err != nil {
+	var err error
+	if x.decision, err = p.decide(rw, r, e, label); err != nil { // 2. to 4.
 		p.reject(rw, err)
 		return
 	}
 	p.forward(rw, r, x) // 5. forward
-}
-
-// admit reads the request and says whether it may go on.
-func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string, seen *record) (*exchange, error) {
-	if err := p.loop(r); err != nil {
-		return nil, err
-	}
-	if e == nil {
-		return nil, &apiError{
-			http.StatusNotFound, typeNotFound, "not_found",
-			fmt.Errorf("%q is not open here: promguard serves %s{%s}", shorten(r.URL.Path), p.router.prefix+apiPrefix, p.router.open),
-		}
-	}
-	if !e.allows(r.Method) {
-		rw.Header().Set("Allow", e.allowHeader())
-		return nil, &apiError{
-			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
-			fmt.Errorf("method %s is not open for %s: use one of %s", shorten(r.Method), e.path, e.allowHeader()),
-		}
-	}
-	set := p.policy.Load()
-	if err := e.closed(set.Open); err != nil {
-		return nil, err
-	}
-	who := set.Identity.Subject(r)
-	policy := set.Rules.Tenant(who.Tenant)
-	seen.endpoint, seen.who = e, who
-	if r.ContentLength != 0 {
-		rw.setReadDeadline(time.Now().Add(p.readTimeout))
-	}
-	q, err := readRequest(r, e, label, policy)
-	if err != nil {
-		return nil, err
-	}
-	if r.ContentLength != 0 {
-		// The server goes on reading to notice that the client leaves, and
-		// takes a passed deadline for just that.
-		rw.setReadDeadline(time.Time{})
-	}
-	v, err := p.judge(q, who, set.Rules)
-	seen.request, seen.verdict = q, v
-	if err != nil {
-		return nil, err
-	}
-	seen.passed = true
-	deadline := v.Policy.Deadline(e.Class, q.timeout)
-	if q.timeout > deadline && deadline > 0 {
-		q.set("timeout", formatDuration(deadline))
-	}
-	q.capDuration(v.Policy.Deadline(e.Class, 0))
-	return &exchange{
-		client:   r.Context(),
-		request:  q,
-		who:      who,
-		identity: set.Identity,
-		policy:   v.Policy,
-		deadline: deadline,
-		warnings: e.warnings(v.Refusals),
-		collapse: set.Collapse,
-		record:   seen,
-	}, nil
 }
 
 func (p *Proxy) reject(rw *responseWriter, err error) {
@@ -296,13 +201,4 @@ func (p *Proxy) reject(rw *responseWriter, err error) {
 		p.metrics.rejected.WithLabelValues(ae.reason).Inc()
 	}
 	writeError(rw, ae)
-}
-
-// shorten keeps a client from writing its own novel into an error.
-func shorten(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

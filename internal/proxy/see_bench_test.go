@@ -23,18 +23,20 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 	g := newGuard(t, "http://127.0.0.1:1", nil)
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/query?query=up", nil)
 	rw := newResponseWriter(httptest.NewRecorder(), time.Second)
-	seen := record{trip: &trip{}, passed: true, endpoint: g.proxy.router.static["/api/v1/query"], request: &request{}, verdict: querylimit.Verdict{Queries: []*querylimit.Query{{Text: "up"}}}}
+	e, label := g.proxy.router.Find(r.URL)
+	x := &exchange{decision: decision{endpoint: e, passed: true, verdict: querylimit.Verdict{Queries: []*querylimit.Query{{Text: "up"}}}}}
+	require.Empty(t, label)
 	start := time.Now()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		seen.trace = g.proxy.startTrace(r)
-		seen.trace.admission("query").end(nil)
-		seen.trace.upstream(r).end(nil)
-		seen.trace.end(&seen, rw, r.Method)
-		g.proxy.countCost(&seen, rw, start, time.Second)
+		x.trace = g.proxy.startTrace(r)
+		x.trace.admission("query").end(nil)
+		x.trace.upstream(r).end(nil)
+		x.trace.end(x, rw, r.Method)
+		g.proxy.countCost(x, rw, start, time.Second)
 	}))
 	g.proxy.top = topqueries.New(10)
-	g.proxy.countCost(&seen, rw, start, time.Second)
-	require.Zero(t, testing.AllocsPerRun(100, func() { g.proxy.countCost(&seen, rw, start, time.Second) }), "nor does a query that is known")
+	g.proxy.countCost(x, rw, start, time.Second)
+	require.Zero(t, testing.AllocsPerRun(100, func() { g.proxy.countCost(x, rw, start, time.Second) }), "nor does a query that is known")
 }
 
 // BenchmarkServeSeen is what it costs to look: the guard by itself, with top

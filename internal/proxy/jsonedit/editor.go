@@ -50,7 +50,7 @@ const maxHeld = 8 << 20
 type Options struct {
 	// Warnings are added to those of the envelope.
 	Warnings []string
-	// Limit bounds the bytes of the answer without Warnings; 0 means no bound.
+	// Limit bounds the bytes of the answer; 0 means no bound.
 	// Entries that do not fit are left out, and the warning Truncated is added.
 	Limit     int64
 	Truncated string

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package canonical
 
 import (
 	"errors"
@@ -16,54 +16,46 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// evaluation is when a request wants to be evaluated, or what time it reads. A
-// zero time is one that the request leaves out.
-type evaluation struct {
-	start, end     time.Time
-	given          bool // An instant, which may well be the zero time.
-	step, lookback time.Duration
-}
-
 // readTimes parses limit, times and durations as Prometheus's handlers do, in
 // their order and with their errors.
-func (q *request) readTimes() error {
+func (q *Request) readTimes() error {
 	if err := q.readLimit(); err != nil {
 		return err
 	}
-	switch q.endpoint.Reads {
+	switch q.Endpoint.Reads {
 	case querylimit.ReadsInstant:
-		if err := q.readTime("time", &q.when.start); err != nil {
+		if err := q.readTime("time", &q.When.Start); err != nil {
 			return err
 		}
-		q.when.end, q.when.given = q.when.start, q.get("time") != ""
+		q.When.End, q.When.Given = q.When.Start, q.Get("time") != ""
 	case querylimit.ReadsSteps:
 		return q.readSteps()
 	case querylimit.ReadsWindow, querylimit.ReadsMetadata:
-		if err := q.readTime("start", &q.when.start); err != nil {
+		if err := q.readTime("start", &q.When.Start); err != nil {
 			return err
 		}
-		return q.readTime("end", &q.when.end)
+		return q.readTime("end", &q.When.End)
 	}
 	return nil
 }
 
-func (q *request) readLimit() error {
-	q.limit = -1
-	text := q.get("limit")
-	if q.endpoint.Results == nil || text == "" {
+func (q *Request) readLimit() error {
+	q.Limit = -1
+	text := q.Get("limit")
+	if q.Endpoint.Results == nil || text == "" {
 		return nil
 	}
 	limit, err := strconv.Atoi(text)
 	if err == nil && limit < 0 {
 		err = errors.New("limit must be non-negative")
 	}
-	q.limit = limit
+	q.Limit = limit
 	return invalid("limit", err)
 }
 
 // readTime reads a time that may be left out.
-func (q *request) readTime(name string, into *time.Time) error {
-	text := q.get(name)
+func (q *Request) readTime(name string, into *time.Time) error {
+	text := q.Get(name)
 	if text == "" {
 		return nil
 	}
@@ -75,24 +67,24 @@ func (q *request) readTime(name string, into *time.Time) error {
 	return nil
 }
 
-func (q *request) readSteps() error {
+func (q *Request) readSteps() error {
 	var err error
-	if q.when.start, err = parseTime(q.get("start")); err != nil {
+	if q.When.Start, err = parseTime(q.Get("start")); err != nil {
 		return invalid("start", err)
 	}
-	if q.when.end, err = parseTime(q.get("end")); err != nil {
+	if q.When.End, err = parseTime(q.Get("end")); err != nil {
 		return invalid("end", err)
 	}
-	if q.when.end.Before(q.when.start) {
+	if q.When.End.Before(q.When.Start) {
 		return invalid("end", errors.New("end timestamp must not be before start time"))
 	}
-	if q.when.step, err = parseDuration(q.get("step")); err != nil {
+	if q.When.Step, err = parseDuration(q.Get("step")); err != nil {
 		return invalid("step", err)
 	}
-	if q.when.step <= 0 {
+	if q.When.Step <= 0 {
 		return invalid("step", errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer"))
 	}
-	q.when.given = true
+	q.When.Given = true
 	return nil
 }
 
@@ -100,7 +92,7 @@ func invalid(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return badData(fmt.Errorf("invalid parameter %q: %w", name, err))
+	return fmt.Errorf("invalid parameter %q: %w", name, err)
 }
 
 // latestSecond is how far from 1970 a time may be for Prometheus to count its
@@ -157,4 +149,14 @@ func formatTime(t time.Time) string {
 
 func formatDuration(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+}
+
+// parseTimeout reads a duration as Prometheus's API does, and refuses what would
+// be over before it begins.
+func parseTimeout(s string) (time.Duration, error) {
+	timeout, err := parseDuration(s)
+	if err == nil && timeout <= 0 {
+		err = fmt.Errorf("timeout must be positive, got %s", timeout)
+	}
+	return timeout, err
 }

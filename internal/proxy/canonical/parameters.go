@@ -1,40 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package canonical
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/promguard/promguard/internal/proxy/upstream"
-)
-
-// Kind is what the server behind is. It decides which parameters besides those of
-// Prometheus are passed on.
-type Kind = upstream.Kind
-
-// The kinds.
-const (
-	KindPrometheus      = upstream.KindPrometheus
-	KindThanos          = upstream.KindThanos
-	KindMimir           = upstream.KindMimir
-	KindVictoriaMetrics = upstream.KindVictoriaMetrics
-)
-
-// Kinds returns every kind.
-func Kinds() []string {
-	return []string{string(KindPrometheus), string(KindThanos), string(KindMimir), string(KindVictoriaMetrics)}
-}
-
-// ParseKind returns the kind of that name.
-func ParseKind(s string) (Kind, error) {
-	if !slices.Contains(Kinds(), s) {
-		return "", fmt.Errorf("unknown kind %q: use one of %s", s, strings.Join(Kinds(), ", "))
-	}
-	return Kind(s), nil
-}
+import "github.com/promguard/promguard/internal/proxy/upstream"
 
 // parameters are those that one kind of server reads besides Prometheus's.
 type parameters struct{ scalars, lists []string }
@@ -42,7 +11,7 @@ type parameters struct{ scalars, lists []string }
 // extra has the parameters by kind and endpoint. None of them widens what is
 // asked: extra_filters[] and extra_label of VictoriaMetrics, which proxies use to
 // keep tenants apart, are for such a proxy and do not pass.
-var extra = func() map[Kind]map[string]parameters {
+var extra = func() map[upstream.Kind]map[string]parameters {
 	thanosQuery := parameters{
 		[]string{"dedup", "partial_response", "max_source_resolution", "engine"}, []string{"storeMatch[]", "replicaLabels[]"},
 	}
@@ -50,18 +19,18 @@ var extra = func() map[Kind]map[string]parameters {
 	thanosLabels := parameters{[]string{"partial_response"}, []string{"storeMatch[]"}}
 	partial := parameters{scalars: []string{"partial_response"}}
 	noCache := parameters{scalars: []string{"nocache"}}
-	return map[Kind]map[string]parameters{
-		KindThanos: {
+	return map[upstream.Kind]map[string]parameters{
+		upstream.KindThanos: {
 			"query": thanosQuery, "query_range": thanosQuery, "series": thanosSeries,
 			"labels": thanosLabels, "label/:name/values": thanosLabels,
 			"query_exemplars": partial, "rules": partial, "targets": partial, "metadata": partial,
 		},
-		KindVictoriaMetrics: {"query": noCache, "query_range": noCache},
+		upstream.KindVictoriaMetrics: {"query": noCache, "query_range": noCache},
 	}
 }()
 
 // widen adds the parameters of a kind to the endpoint.
-func (e *endpoint) widen(kind Kind) {
+func (e *Endpoint) widen(kind upstream.Kind) {
 	p := extra[kind][e.Name]
 	e.scalars = append(e.scalars, p.scalars...)
 	e.lists = append(e.lists, p.lists...)

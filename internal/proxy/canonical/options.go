@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package canonical
 
 import (
 	"errors"
@@ -22,31 +22,31 @@ const headerStartTimestamps = "X-Prometheus-Use-Start-Timestamps"
 
 // readOptions reads how a query is to be evaluated as Prometheus's handlers do, in
 // their order and with their errors.
-func (q *request) readOptions(h http.Header) error {
-	if !q.endpoint.evaluates() {
+func (q *Request) readOptions(h http.Header) error {
+	if !q.Endpoint.evaluates() {
 		return nil
 	}
-	if text := q.get("lookback_delta"); text != "" {
+	if text := q.Get("lookback_delta"); text != "" {
 		d, err := parseDuration(text)
 		if err != nil {
-			return badData(fmt.Errorf("error parsing lookback delta duration: %w", err))
+			return fmt.Errorf("error parsing lookback delta duration: %w", err)
 		}
-		q.when.lookback = d
+		q.When.Lookback = d
 	}
 	if err := q.readStartTimestamps(h[headerStartTimestamps]); err != nil {
 		return err
 	}
 	for _, name := range []string{"max_series", "max_samples_read"} {
-		if text := q.get(name); text != "" {
+		if text := q.Get(name); text != "" {
 			if _, err := strconv.ParseUint(text, 10, 64); err != nil {
-				return badData(fmt.Errorf("error parsing %s: %w", name, err))
+				return fmt.Errorf("error parsing %s: %w", name, err)
 			}
 		}
 	}
 	if _, err := q.maxDuration(); err != nil {
-		return badData(fmt.Errorf("error parsing %s: %w", paramMaxDuration, err))
+		return fmt.Errorf("error parsing %s: %w", paramMaxDuration, err)
 	}
-	if text := q.get("cost"); text != "" {
+	if text := q.Get("cost"); text != "" {
 		if _, err := strconv.ParseBool(text); err != nil {
 			return invalid("cost", errors.New("must be a boolean"))
 		}
@@ -54,16 +54,16 @@ func (q *request) readOptions(h http.Header) error {
 	return nil
 }
 
-func (q *request) readStartTimestamps(values []string) error {
+func (q *Request) readStartTimestamps(values []string) error {
 	if len(values) > 1 {
-		return badData(fmt.Errorf("header %s is given more than once: give it once", headerStartTimestamps))
+		return fmt.Errorf("header %s is given more than once: give it once", headerStartTimestamps)
 	}
 	if len(values) == 0 || values[0] == "" {
 		return nil
 	}
 	on, err := strconv.ParseBool(values[0])
 	if err != nil {
-		return badData(fmt.Errorf("error parsing %s header: %w", headerStartTimestamps, err))
+		return fmt.Errorf("error parsing %s header: %w", headerStartTimestamps, err)
 	}
 	q.startTimestamps = strconv.FormatBool(on)
 	return nil
@@ -71,8 +71,8 @@ func (q *request) readStartTimestamps(values []string) error {
 
 // maxDuration is how long the server may evaluate the query; 0 if that is left to
 // it.
-func (q *request) maxDuration() (time.Duration, error) {
-	text := q.get(paramMaxDuration)
+func (q *Request) maxDuration() (time.Duration, error) {
+	text := q.Get(paramMaxDuration)
 	if text == "" {
 		return 0, nil
 	}
@@ -81,11 +81,4 @@ func (q *request) maxDuration() (time.Duration, error) {
 		err = fmt.Errorf("must not be negative, got %s", d)
 	}
 	return d, err
-}
-
-// capDuration lowers maxDuration to what the guard allows.
-func (q *request) capDuration(most time.Duration) {
-	if d, err := q.maxDuration(); err == nil && most > 0 && d > most {
-		q.set(paramMaxDuration, formatDuration(most))
-	}
 }
