@@ -107,9 +107,9 @@ func (p *Proxy) judge(d *decision, rules *querylimit.Ruleset) error {
 		d.verdict.Policy = rules.Tenant(d.who.Tenant)
 		return nil
 	}
-	var err error
-	d.verdict, err = rules.Judge(p.analyzer, d.asked(p.pool.Assumed()), time.Now())
-	v := &d.verdict
+	asked := d.asked(p.pool.Assumed())
+	v, err := rules.Judge(p.analyzer, &asked, time.Now())
+	d.verdict = v
 	for _, r := range v.Refusals {
 		p.metrics.exceeded.WithLabelValues(r.Limit, r.Mode.String()).Inc()
 	}
@@ -131,7 +131,7 @@ func (p *Proxy) judge(d *decision, rules *querylimit.Ruleset) error {
 }
 
 // asked returns the request as the rules look at it.
-func (d *decision) asked(assumed upstream.Assumptions) *querylimit.Request {
+func (d *decision) asked(assumed upstream.Assumptions) querylimit.Request {
 	q := d.request
 	lookback, subqueryStep := assumed.Lookback, assumed.SubqueryStep
 	if q.When.Lookback > 0 {
@@ -140,7 +140,7 @@ func (d *decision) asked(assumed upstream.Assumptions) *querylimit.Request {
 	if assumed.StepOfRequest && q.When.Step > 0 {
 		subqueryStep = q.When.Step
 	}
-	return &querylimit.Request{
+	return querylimit.Request{
 		Endpoint: d.endpoint.Endpoint, Who: d.who, Texts: q.PromQL(), Label: q.Label(),
 		Start: q.When.Start, End: q.When.End, Given: q.When.Given, Step: q.When.Step, Lookback: lookback, SubqueryStep: subqueryStep,
 		UnknownPromQL: assumed.UnknownPromQL,
