@@ -21,8 +21,8 @@ type Count struct {
 
 	// hard refuses what is over the ceiling in every mode.
 	hard bool
-	// of returns how much of it a parsed query has; nil if that takes more.
-	of             func(*Query) int
+	// seen returns how many there are; ok is false if the request is of another kind.
+	seen           func(*asked) (n int, ok bool)
 	what, unit, do string
 }
 
@@ -40,36 +40,46 @@ const (
 var counts = [...]Count{
 	countQueryBytes: {
 		Name: LimitQueryBytes, Min: 1, Ceiling: MaxQueryBytes, Of: func(o *Options) *Bound { return &o.QueryBytes },
-		hard: true, what: "a PromQL text of ", unit: "bytes",
+		hard: true,
+		seen: mostOf(func(q *Query) int { return len(q.Text) }),
+		what: "a PromQL text of ", unit: "bytes",
 		do: "Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
 	},
 	countQueryOperators: {
 		Name: LimitQueryOperators, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.QueryOperators },
-		hard: true, what: "PromQL with ", unit: "operators, calls and brackets",
+		hard: true,
+		seen: sumOf(func(q *Query) int { return q.scan.operators }),
+		what: "PromQL with ", unit: "operators, calls and brackets",
 		do: "Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
 	},
 	countRegexSize: {
 		Name: LimitRegexSize, Min: 1, Ceiling: MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexSize },
-		hard: true, what: "regular expressions that compile into about ", unit: "instructions",
+		hard: true,
+		seen: sumOf(func(q *Query) int { return q.scan.regexSize }),
+		what: "regular expressions that compile into about ", unit: "instructions",
 		do: "Avoid counted repetition such as x{1000}; use * or + or list the values.",
 	},
 	countPoints: {
 		Name: LimitPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.Points },
+		seen: func(a *asked) (int, bool) { return a.at.steps(), a.at.Step > 0 },
 		what: "a range query of ", unit: "steps",
 		do: "Ask for a larger step or a shorter range; an operator can raise limits.points.max.",
 	},
 	countSubqueryPoints: {
 		Name: LimitSubqueryPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.SubqueryPoints },
+		seen: (*asked).subqueryPoints,
 		what: "subqueries of ", unit: "steps together",
 		do: "Give the subquery a larger step, as in [1d:5m], or a shorter range, or record what is inside by a rule; an operator can raise limits.subquery_points.max.",
 	},
 	countFederateSelectors: {
 		Name: LimitFederateSelectors, Min: 1, Ceiling: MaxParameters, Of: func(o *Options) *Bound { return &o.FederateSelectors },
+		seen: queriesOf(EndpointFederate),
 		what: "a federation with ", unit: "match[]",
 		do: "Federate the results of recording rules, whose names can share a prefix, as in {__name__=~\"job:.+\"}; an operator can raise limits.federate_selectors.max.",
 	},
 	countReadQueries: {
 		Name: LimitReadQueries, Min: 1, Ceiling: MaxReadQueries, Of: func(o *Options) *Bound { return &o.ReadQueries },
+		seen: queriesOf(EndpointRead),
 		what: "a remote read with ", unit: "queries",
 		do: "Send fewer queries in a request; an operator can raise limits.read_queries.max.",
 	},
@@ -79,37 +89,37 @@ var counts = [...]Count{
 var structural = [...]Count{
 	{
 		Name: LimitRegexCost, Ceiling: MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexCost },
-		of: func(q *Query) int { return q.regexCost }, what: "PromQL whose regular expressions take ", unit: "instructions for each value of their labels",
+		seen: mostOf(func(q *Query) int { return q.regexCost }), what: "PromQL whose regular expressions take ", unit: "instructions for each value of their labels",
 		do: "List whole values, as in a|b, or begin with literal text, or match on a label with few values; an operator can raise limits.regex_cost.max.",
 	},
 	{
 		Name: LimitExprDepth, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
-		of: func(q *Query) int { return q.depth }, what: "PromQL that nests ", unit: "levels deep",
+		seen: mostOf(func(q *Query) int { return q.depth }), what: "PromQL that nests ", unit: "levels deep",
 		do: "Move inner parts into recording rules; an operator can raise limits.expr_depth.max.",
 	},
 	{
 		Name: LimitSelectors, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Selectors },
-		of: func(q *Query) int { return len(q.selectors) }, what: "PromQL with ", unit: "selectors",
+		seen: mostOf(func(q *Query) int { return len(q.selectors) }), what: "PromQL with ", unit: "selectors",
 		do: "Replace chains of or by one regular expression, or split the query; an operator can raise limits.selectors.max.",
 	},
 	{
 		Name: LimitVectorMatching, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.VectorMatching },
-		of: func(q *Query) int { return q.joins }, what: "PromQL with ", unit: "operators that match many series with one (group_left, group_right) or without labels (on())",
+		seen: mostOf(func(q *Query) int { return q.joins }), what: "PromQL with ", unit: "operators that match many series with one (group_left, group_right) or without labels (on())",
 		do: "Aggregate before joining, or record the joined series by a rule; an operator can raise limits.vector_matching.max.",
 	},
 	{
 		Name: LimitCountValues, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.CountValues },
-		of: func(q *Query) int { return q.countValues }, what: "PromQL with ", unit: "count_values, each of which makes a series of every value",
+		seen: mostOf(func(q *Query) int { return q.countValues }), what: "PromQL with ", unit: "count_values, each of which makes a series of every value",
 		do: "Count series of a label, as in count by (version) (build_info), or round values first; an operator can raise limits.count_values.max.",
 	},
 	{
 		Name: LimitTopK, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.TopK },
-		of: func(q *Query) int { return q.topK }, what: "topk, bottomk or limitk with k of ", unit: "",
+		seen: mostOf(func(q *Query) int { return q.topK }), what: "topk, bottomk or limitk with k of ", unit: "",
 		do: "Ask for fewer series, with k as a number; an operator can raise limits.topk.max.",
 	},
 	{
 		Name: LimitSubqueries, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Subqueries },
-		of: func(q *Query) int { return len(q.subqueries) }, what: "PromQL with ", unit: "subqueries",
+		seen: mostOf(func(q *Query) int { return len(q.subqueries) }), what: "PromQL with ", unit: "subqueries",
 		do: "Record inner parts by rules; an operator can raise limits.subqueries.max.",
 	},
 }
@@ -125,22 +135,95 @@ func (c *Count) Validate(n int) error {
 	return nil
 }
 
-// checkCount adds a refusal to rs if there are more than allowed.
-func (p *Policy) checkCount(rs Refusals, c *Count, seen int) Refusals {
+// mostOf sees the query that has most.
+func mostOf(of func(*Query) int) func(*asked) (int, bool) {
+	return func(a *asked) (int, bool) {
+		most := 0
+		for _, q := range a.queries {
+			most = max(most, of(q))
+		}
+		return most, len(a.queries) > 0
+	}
+}
+
+// sumOf sees what all queries have together.
+func sumOf(of func(*Query) int) func(*asked) (int, bool) {
+	return func(a *asked) (int, bool) {
+		sum := 0
+		for _, q := range a.queries {
+			sum += of(q)
+		}
+		return sum, len(a.queries) > 0
+	}
+}
+
+// queriesOf counts the queries or selectors of one endpoint.
+func queriesOf(endpoint string) func(*asked) (int, bool) {
+	return func(a *asked) (int, bool) { return len(a.queries), a.endpoint == endpoint }
+}
+
+func (a *asked) subqueryPoints() (int, bool) {
+	if run := a.run(); run != nil {
+		return run.subqueryPoints(), true
+	}
+	return 0, false
+}
+
+func (c *Count) name() string { return c.Name }
+
+func (c *Count) check(p *Policy, a *asked) *Refusal {
+	if c.Of(&p.opts).Mode == ModeOff && !c.hard {
+		return nil
+	}
+	n, ok := c.seen(a)
+	if !ok {
+		return nil
+	}
+	return c.refuse(p, n)
+}
+
+// refuse returns the refusal of n, if that is more than allowed.
+func (c *Count) refuse(p *Policy, n int) *Refusal {
 	b := c.Of(&p.opts)
 	limit, mode := b.Max, b.Mode
-	if c.hard && seen > c.Ceiling {
+	if c.hard && n > c.Ceiling {
 		limit, mode = min(limit, c.Ceiling), ModeEnforce
 	}
-	if mode == ModeOff || seen <= limit {
-		return rs
+	if mode == ModeOff || n <= limit {
+		return nil
 	}
-	value := c.what + strconv.Itoa(seen)
-	if seen == math.MaxInt {
+	value := c.what + strconv.Itoa(n)
+	if n == math.MaxInt {
 		value = c.what + "no fixed number"
 	}
 	if c.unit != "" {
 		value += " " + c.unit
 	}
-	return append(rs, p.refuse(c.Name, mode, value, "exceeds the "+strconv.Itoa(limit)+" allowed", c.do))
+	return p.refuse(c.Name, mode, value, "exceeds the "+strconv.Itoa(limit)+" allowed", c.do)
+}
+
+func (c *Count) explain(p *Policy, a *asked) (Finding, bool) {
+	n, ok := c.seen(a)
+	b := c.Of(&p.opts)
+	seen := strconv.Itoa(n)
+	if n == math.MaxInt {
+		seen = "computed"
+	}
+	return Finding{c.Name, b.Mode, seen, strconv.Itoa(b.Max), n > b.Max}, ok
+}
+
+func (c *Count) measure(a *asked) (float64, bool) {
+	n, ok := c.seen(a)
+	if n == math.MaxInt {
+		return math.Inf(1), ok
+	}
+	return float64(n), ok && n > 0
+}
+
+// checkCount adds a refusal to rs if there are more than allowed.
+func (p *Policy) checkCount(rs Refusals, c *Count, n int) Refusals {
+	if r := c.refuse(p, n); r != nil {
+		return append(rs, r)
+	}
+	return rs
 }

@@ -224,6 +224,13 @@ func ValidateLabel(name string) error {
 	return nil
 }
 
+// Options returns what the policy is made of.
+func (p *Policy) Options() Options {
+	o := p.opts
+	o.EqualityLabels = append([]string(nil), o.EqualityLabels...)
+	return o
+}
+
 // Tenant returns whose limits these are; empty for those of everybody.
 func (p *Policy) Tenant() string { return p.tenant }
 

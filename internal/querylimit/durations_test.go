@@ -25,6 +25,11 @@ func steps(length, step time.Duration) Evaluation {
 	return Evaluation{Start: testNow.Add(-length), End: testNow, Step: step}
 }
 
+// evaluation is what the limits see of a query.
+func evaluation(q *Query, e Evaluation) *asked {
+	return &asked{reads: ReadsSteps, queries: []*Query{q}, at: e, now: testNow}
+}
+
 const day = 24 * time.Hour
 
 // Each limit, with what is just allowed, what is not, and what is said then.
@@ -145,7 +150,7 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 			check := func(text string) Refusals {
 				q, rs, err := NewAnalyzer(0).Expr(p, text)
 				require.NoError(t, err, text)
-				return append(append(rs, p.CheckQueries([]*Query{q})...), p.CheckEvaluation(q, tc.when, testNow)...)
+				return append(rs, p.check(evaluation(q, tc.when))...)
 			}
 			if tc.ok != "" {
 				require.Empty(t, check(tc.ok), "%s %s", tc.limit, tc.ok)
@@ -193,7 +198,9 @@ func TestMetadataRequestGetsAStartAndNotMoreThanTheMaximum(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicy(t, func(o *Options) { o.MetadataRange = tc.bound })
-			start, set, rs := p.CheckMetadataRange(tc.start, tc.end, testNow)
+			a := &asked{reads: ReadsMetadata, start: tc.start, end: tc.end, now: testNow}
+			start, set := metadataRange{}.start(p, a)
+			rs := p.check(a)
 			require.Equal(t, !tc.want.IsZero(), set)
 			if set {
 				require.True(t, tc.want.Equal(start), "%s", start)
@@ -330,7 +337,7 @@ func TestSumsThatOverflowAreOverEveryLimit(t *testing.T) {
 	for _, text := range []string{`max_over_time(max_over_time(a[290y:1d])[290y:1d])`, `a - a @ 9223372036854`, `a - a @ -9223372036854`} {
 		q, _, err := NewAnalyzer(0).Expr(p, text)
 		require.NoError(t, err)
-		require.Error(t, p.CheckEvaluation(q, steps(time.Hour, time.Minute), testNow).Err(), text)
+		require.Error(t, p.check(evaluation(q, steps(time.Hour, time.Minute))).Err(), text)
 	}
 }
 
@@ -355,9 +362,9 @@ func TestLimitsOnStepsGoOnWhereADurationEnds(t *testing.T) {
 	p := newPolicy(t, func(o *Options) { o.Points = Bound{ModeEnforce, 1000}; o.SubqueryPoints = Bound{ModeEnforce, 700} })
 	long := Evaluation{Start: start, End: end, Step: 290 * 365 * 24 * time.Hour}
 	q := Analyze("", mustParse(t, "up"))
-	require.ErrorContains(t, p.CheckEvaluation(q, long, end).Err(), "limit points: a range query of 1969 steps")
+	require.ErrorContains(t, p.check(evaluation(q, long)).Err(), "limit points: a range query of 1969 steps")
 	nested := Analyze("", mustParse(t, "max_over_time(max_over_time(max_over_time(up[250y:1y])[250y:250y])[250y:250y])"))
 	at := Evaluation{Start: end, End: end}
-	require.ErrorContains(t, p.CheckEvaluation(nested, at, end).Err(), "limit subquery_points")
+	require.ErrorContains(t, p.check(evaluation(nested, at)).Err(), "limit subquery_points")
 	require.Equal(t, 750+2+1, nested.in(at).subqueryPoints())
 }

@@ -60,7 +60,7 @@ func TestWindowsOfARemoteReadAreJudgedEach(t *testing.T) {
 		"ends before it begins": {[]Window{NewWindow(math.MaxInt64, math.MinInt64)}, nil},
 	} {
 		var got []string
-		for _, r := range p.checkWindows(tc.windows, now) {
+		for _, r := range p.check(&asked{reads: ReadsWindows, windows: tc.windows, now: now}) {
 			got = append(got, r.Limit)
 		}
 		require.Equal(t, tc.want, got, name)
