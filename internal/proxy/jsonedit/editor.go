@@ -43,7 +43,8 @@ type Editor struct {
 // with another one by setting next.
 type step func(e *Editor, i int) int
 
-// maxHeld is what a truncated answer may take of memory.
+// maxHeld is how long an entry may be that is held until it is whole. The buffer may
+// be twice as large.
 const maxHeld = 8 << 20
 
 // Options say what is changed of an answer.
@@ -81,7 +82,7 @@ func (e *Editor) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case e.out.Len() > 0:
-			return e.out.Read(p), nil
+			return e.out.Read(p)
 		case e.err != nil:
 			return 0, e.err
 		}
@@ -89,7 +90,7 @@ func (e *Editor) Read(p []byte) (int, error) {
 		e.err = err
 		e.edit(p[:n])
 		if err == io.EOF && !e.ended {
-			e.out.take(&e.held) // It was no JSON.
+			e.take(&e.held) // It was no JSON.
 			if !e.told && len(e.warnings) > 0 {
 				e.lost()
 			}

@@ -9,7 +9,7 @@ import "bytes"
 // or left out.
 type list struct {
 	inList, truncated bool
-	held              queue // the beginning of an entry that is not whole yet
+	held              bytes.Buffer // the beginning of an entry that is not whole yet
 	// discard is how many bytes of entries that are left out are read to get to what
 	// follows the list. Beyond that the envelope is closed without it.
 	discard int64
@@ -163,7 +163,7 @@ func (e *Editor) endEntry(i int) {
 		e.truncate()
 	default:
 		e.left -= n
-		e.out.take(&e.held)
+		e.take(&e.held)
 		e.emit(i)
 	}
 	e.from, e.loose = i, e.far()
@@ -184,7 +184,7 @@ func (e *Editor) sendLoose(i int) {
 }
 
 func (e *Editor) truncate() {
-	e.held.reset()
+	e.held = bytes.Buffer{}
 	if e.told { // Nobody can be told any more that entries are left out.
 		e.fail()
 		return

@@ -3,7 +3,10 @@
 
 package jsonedit
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
 // ErrTooLarge ends an answer that is longer than allowed and cannot be truncated.
 var ErrTooLarge = errors.New("the answer is too long")
@@ -14,10 +17,10 @@ const tailBytes = 16 << 10
 // output is what an editor sends: where it is in the reader's buffer, as long as
 // nothing is changed before it, and copied after that.
 type output struct {
-	chunk []byte // of the reader's buffer, up to the end of the window
-	from  int    // nothing of the chunk from here on is sent or dropped yet
-	kept  int    // so much of the front of the chunk is sent as it is
-	out   queue  // is sent after that
+	chunk []byte       // of the reader's buffer, up to the end of the window
+	from  int          // nothing of the chunk from here on is sent or dropped yet
+	kept  int          // so much of the front of the chunk is sent as it is
+	out   bytes.Buffer // is sent after that
 
 	err   error // that ends the answer when out is empty
 	ended bool  // nothing more is sent of what comes
@@ -88,4 +91,13 @@ func (o *output) emit(i int) {
 		_, _ = o.out.Write(o.chunk[o.from:i]) // It never fails.
 	}
 	o.from = i
+}
+
+// take sends what was held back.
+func (o *output) take(held *bytes.Buffer) {
+	if o.out.Len() == 0 {
+		o.out, *held = *held, o.out
+		return
+	}
+	_, _ = held.WriteTo(&o.out) // It never fails.
 }
