@@ -60,3 +60,52 @@ func TestWhatALimitRefusesIsMeasuredAsMore(t *testing.T) {
 		require.ElementsMatch(t, refused, more, "%+v", tc)
 	}
 }
+
+func TestWhatALimitRefusesItExplainsAsExceededAndMeasuresAsMore(t *testing.T) {
+	const bound = 3
+	p := newPolicy(t, func(o *Options) {
+		for _, c := range Counts() {
+			*c.Of(o) = Bound{ModeEnforce, max(bound, c.Min)}
+		}
+		for _, d := range Durations() {
+			*d.Of(o) = DurationBound{ModeEnforce, time.Hour}
+		}
+		o.StepRounding.Mode = ModeEnforce
+	})
+	seen := map[string]int{}
+	for _, text := range append(corpus(t), `{le!=""}`, `topk(5, a)`, `a * on() b * on() c * on() d * on() e`, `max_over_time(a[1h:]) + max_over_time(b[1h:]) + max_over_time(c[1h:]) + max_over_time(d[1h:])`, `count_values("v", a) + count_values("v", b) + count_values("v", c) + count_values("v", d)`) {
+		expr, err := testParser.ParseExpr(text)
+		if err != nil {
+			continue
+		}
+		q := Analyze(text, expr)
+		q.scan.add(text)
+		q.parse = testParser.ParseExpr
+		for _, step := range []time.Duration{0, 50 * time.Second, 2 * time.Hour} {
+			a := evaluation(q, steps(step*100, step))
+			for _, l := range all {
+				refusal := l.check(p, a)
+				finding, ok := l.explain(p, a)
+				require.Equal(t, refusal != nil, ok && finding.Exceeded, "%s: %s", l.name(), text)
+				value, ok := l.measure(a)
+				switch l := l.(type) {
+				case *Count:
+					require.Equal(t, refusal != nil, ok && value > bound, "%s: %s", l.Name, text)
+				case *Duration:
+					require.Equal(t, refusal != nil, ok && l.exceeds(time.Duration(value), time.Hour), "%s: %s", l.Name, text)
+				}
+				if refusal != nil {
+					require.Equal(t, l.name(), refusal.Limit)
+					seen[l.name()]++
+				}
+			}
+		}
+	}
+	for _, l := range all {
+		switch l.name() {
+		case LimitFederateSelectors, LimitReadQueries, LimitMetadataRange: // Of other endpoints.
+		default:
+			require.Positive(t, seen[l.name()], "no query is over %s", l.name())
+		}
+	}
+}
