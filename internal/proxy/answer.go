@@ -23,7 +23,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		// The client would follow it around the guard, with its credentials.
+		// The client would follow it around promguard, with its credentials.
 		return fmt.Errorf("%w to %q", errRedirect, canonical.Shorten(res.Header.Get("Location")))
 	case upstream.StatusLoop:
 		return errLoop

@@ -12,7 +12,7 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// The error types of Prometheus's API that the guard uses; clients decode them.
+// The error types of Prometheus's API that promguard uses; clients decode them.
 const (
 	typeBadData     = "bad_data"
 	typeExecution   = "execution"
@@ -25,7 +25,7 @@ const (
 // is away; about the time between two probes of it.
 const retryAfterSeconds = 5
 
-// apiError is an answer that the guard gives itself.
+// apiError is an answer that promguard gives itself.
 type apiError struct {
 	code   int    // HTTP status
 	typ    string // errorType of the envelope

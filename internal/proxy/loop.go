@@ -11,10 +11,10 @@ import (
 	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
-// Name is what this guard calls itself in the header Via of what it sends.
+// Name is what this promguard calls itself in the header Via of what it sends.
 func (p *Proxy) Name() string { return p.pool.Name() }
 
-// loop returns an error if the guard has sent the request itself. Another guard on
+// loop returns an error if promguard has sent the request itself. Another one on
 // its way is all right, and told once: two of them judge the same twice.
 func (p *Proxy) loop(r *http.Request) error {
 	others, own := p.pool.Passed(r.Header)

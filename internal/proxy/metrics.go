@@ -28,7 +28,7 @@ const (
 	reasonRedirect    = "redirect"    // a redirect, which is not passed on
 	reasonTruncated   = "truncated"   // the connection broke inside the body
 	reasonEncoded     = "encoded"     // compressed, though it was asked not to be
-	reasonLoop        = "loop"        // a request of the guard came back to it
+	reasonLoop        = "loop"        // a request of promguard came back to it
 )
 
 // Reasons of promguard_rejected_total besides limits and malformed requests.
@@ -72,7 +72,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "promguard_requests_in_flight", Help: "Requests being handled, by endpoint class.",
 		}, []string{"class"}),
-		rejected:   counter("promguard_rejected_total", "Requests refused by the guard, by reason: a limit, or what was wrong with the request.", "reason"),
+		rejected:   counter("promguard_rejected_total", "Requests refused by promguard, by reason: a limit, or what was wrong with the request.", "reason"),
 		exceeded:   counter("promguard_limit_exceeded_total", "Requests that exceeded a limit, by limit and by the mode that it was in.", "limit", "mode"),
 		adjusted:   counter("promguard_adjusted_total", "Requests that a limit in mode enforce gave a start or a limit of its own, by limit.", "limit"),
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
