@@ -347,7 +347,7 @@ func collapseKey(req *http.Request, x *exchange) string {
 	b.WriteString(x.key)
 	b.WriteByte(' ')
 	b.WriteString(x.trip.class.String()) // None waits for one that others go before.
-	b.WriteString("\ntenant:")                 // Of whichever header.
+	b.WriteString("\ntenant:")           // Of whichever header.
 	b.WriteString(x.who.Tenant)
 	for _, name := range telling(req.Header) {
 		for _, value := range req.Header[name] {
