@@ -89,7 +89,7 @@ deploy-render:
 .PHONY: test-e2e
 test-e2e: build stock
 	go build -o $(BIN)/ ./tools/demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./tools/demo/... ./tools/panels/...
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/... ./tools/panels/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler; those of the patched Prometheus are in test-race-patches
 .PHONY: test-race
@@ -189,6 +189,12 @@ bench-walreplay: prometheus walreplay
 OOMSTORM_ARGS ?=
 bench-oomstorm: stock prometheus oomstorm
 	$(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
+
+## bench-memory: bytes of live heap for a scraped series, kept and dropped, upstream and patched, for benchstat; BENCH_MEMORY_ARGS are further flags
+.PHONY: bench-memory
+BENCH_MEMORY_ARGS ?=
+bench-memory: stock prometheus
+	go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
 
 ## bench-proxy: what the guard costs, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
 .PHONY: bench-proxy

@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,93 @@ func TestPanelsSayWhatIs(t *testing.T) {
 			map[string]float64{`{queue="active"}`: 2},
 		},
 		{
+			"an API server that is dead is no target any more", "promguard-apiserver.json: Servers down",
+			`up{job="apiserver", instance="a"} 1x30
+			up{job="apiserver", instance="b"} 1x25`,
+			map[string]float64{"{}": 1},
+		},
+		{
+			"of no API servers all are down", "promguard-apiserver.json: Servers down",
+			`up{job="apiserver", instance="a"} 1x20
+			up{job="apiserver", instance="b"} 1x20`,
+			map[string]float64{"{}": 2},
+		},
+		{
+			"renewals of leases do not hide that lists fail", "promguard-apiserver.json: Failed",
+			`verb_resource_subresource_code:apiserver_request:rate5m{verb="PUT", resource="leases", code="200"} 5000x30
+			verb_resource_subresource_code:apiserver_request:rate5m{verb="LIST", resource="pods", code="504"} 3x30`,
+			map[string]float64{"{}": 1},
+		},
+		{
+			"one failure of one request is no failure of a verb", "promguard-apiserver.json: Failed",
+			`verb_resource_subresource_code:apiserver_request:rate5m{verb="PUT", resource="leases", code="200"} 5000x30
+			verb_resource_subresource_code:apiserver_request:rate5m{verb="DELETE", resource="pods", code="500"} 0.1x30`,
+			map[string]float64{"{}": 0},
+		},
+		{
+			"resources of two groups are two, and the core group has no name", "promguard-apiserver.json: Objects stored",
+			`apiserver_resource_objects{job="apiserver", group="", resource="pods"} 9x30
+			apiserver_resource_objects{job="apiserver", group="apps", resource="deployments"} 5x30
+			apiserver_resource_objects{job="apiserver", group="example.org", resource="pods"} 2x30
+			apiserver_storage_objects{job="apiserver", resource="replicasets.apps"} 4x30`,
+			map[string]float64{
+				`{group="apps", object="deployments.apps", resource="deployments"}`: 5, `{object="pods", resource="pods"}`: 9,
+				`{group="example.org", object="pods.example.org", resource="pods"}`: 2, `{object="replicasets.apps", resource="replicasets.apps"}`: 4,
+			},
+		},
+		{
+			"an etcd of which no member answers has no leader", "promguard-etcd.json: Members without a leader",
+			`up{job="etcd", instance="a"} 0x30
+			up{job="etcd", instance="b"} 0x30`,
+			map[string]float64{"{}": 2},
+		},
+		{
+			"without requests nothing is refused", "promguard-guard.json: Refused",
+			`promguard_requests_total{job="promguard", instance="a", code="200"} 7x30
+			promguard_rejected_total{job="promguard", instance="a", reason="saturated"} 0x30`,
+			map[string]float64{"{}": 0},
+		},
+		{
+			"permits are those of one proxy", "promguard-guard.json: Permits held",
+			`promguard_admission_permits{job="promguard", instance="a", class="panels"} 5x30
+			promguard_admission_permits{job="promguard", instance="b", class="panels"} 8x30`,
+			map[string]float64{`{class="panels"}`: 8},
+		},
+		{
+			"a server that is down is none that is ready", "promguard-server.json: Ready",
+			`up{job="prometheus-k8s", instance="a"} 1x30
+			up{job="prometheus-k8s", instance="b"} 1x20 0x9
+			up{job="prometheus-k8s", instance="c"} 1x20 0x9
+			up{job="prometheus-k8s", instance="reloader"} 1x30
+			prometheus_build_info{job="prometheus-k8s", instance="a"} 1x30
+			prometheus_build_info{job="prometheus-k8s", instance="b"} 1x20
+			prometheus_build_info{job="prometheus-k8s", instance="c"} 1x20
+			prometheus_ready{job="prometheus-k8s", instance="a"} 1x30
+			prometheus_ready{job="prometheus-k8s", instance="b"} 1x20
+			prometheus_ready{job="prometheus-k8s", instance="c"} 1x20`,
+			map[string]float64{"{}": 0}, // A third, rounded.
+		},
+		{
+			"both servers drop the same series", "promguard-drop-rules.json: Series dropped",
+			`promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="x"} 10x30
+			promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="y"} 5x30
+			promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="b", profile="p", rule="r", scrape_job="x"} 9x30`,
+			map[string]float64{`{profile="p", rule="r"}`: 15},
+		},
+		{
+			"a group of rules is called by its name, not by the path that all share", "promguard-queries.json: Slowest rule groups",
+			`prometheus_rule_group_last_duration_seconds{job="prometheus-k8s", instance="a", rule_group="/etc/prometheus/rules/prometheus-k8s-rulefiles-0/monitoring-kubernetes.yaml;nodes"} 3x30
+			prometheus_rule_group_last_duration_seconds{job="prometheus-k8s", instance="b", rule_group="/etc/prometheus/rules/prometheus-k8s-rulefiles-0/monitoring-kubernetes.yaml;nodes"} 4x30
+			prometheus_rule_group_last_duration_seconds{job="prometheus-k8s", instance="a", rule_group="other.yaml;nodes"} 2x30`,
+			map[string]float64{`{file="monitoring-kubernetes.yaml", group="nodes"}`: 4, `{file="other.yaml", group="nodes"}`: 2},
+		},
+		{
+			"an endpoint that was not asked took no time", "promguard-queries.json: Mean time by endpoint",
+			`prometheus_http_request_duration_seconds_sum{job="prometheus-k8s", instance="a", handler="/federate"} 3x30
+			prometheus_http_request_duration_seconds_count{job="prometheus-k8s", instance="a", handler="/federate"} 3x30`,
+			map[string]float64{},
+		},
+		{
 			"two exporters of one GPU's node are one GPU", "promguard-gpu.json: GPUs",
 			`DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", instance="old", Hostname="a", gpu="0"} 50x30
 			DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter", instance="new", Hostname="a", gpu="0"} 50x30`,
@@ -102,6 +190,14 @@ func TestPodsOnTheNetworkOfTheirHostAreNotCounted(t *testing.T) {
 	require.Empty(t, values(t, promqltest.LoadedStorage(t, load), expr), "without kube-state-metrics nobody knows which they are")
 }
 
+// Ten evaluations were missed, and not ten and a tenth, nor those of both servers.
+func TestEvaluationsMissedAreCounted(t *testing.T) {
+	store := promqltest.LoadedStorage(t, `load 30s
+	prometheus_rule_group_iterations_missed_total{job="prometheus-k8s", instance="a", rule_group="f;g"} 0x20 1+1x9 10x60
+	prometheus_rule_group_iterations_missed_total{job="prometheus-k8s", instance="b", rule_group="f;g"} 0x20 1+1x9 10x60`)
+	require.Equal(t, map[string]float64{"{}": 10}, exact(t, store, panel(t, "promguard-server.json: Rules missed")))
+}
+
 func TestNoPanelMakesAZeroOfNothing(t *testing.T) {
 	for _, q := range panels(t, "5m") {
 		require.NotContains(t, q.expr, "vector(0)", q.place)
@@ -134,6 +230,15 @@ func recorded(t *testing.T, name string) string {
 // values evaluates an expression half an hour into the data, and rounds.
 func values(t *testing.T, store storage.Queryable, expr string) map[string]float64 {
 	t.Helper()
+	found := exact(t, store, expr)
+	for name, v := range found {
+		found[name] = math.Round(v)
+	}
+	return found
+}
+
+func exact(t *testing.T, store storage.Queryable, expr string) map[string]float64 {
+	t.Helper()
 	q, err := engine().NewInstantQuery(context.Background(), store, nil, expr, time.Unix(30*60, 0))
 	require.NoError(t, err)
 	defer q.Close()
@@ -143,7 +248,7 @@ func values(t *testing.T, store storage.Queryable, expr string) map[string]float
 	require.NoError(t, err)
 	found := map[string]float64{}
 	for _, s := range vector {
-		found[strings.TrimSpace(s.Metric.String())] = float64(int(s.F + 0.5))
+		found[strings.TrimSpace(s.Metric.String())] = s.F
 	}
 	return found
 }

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -27,11 +26,6 @@ import (
 	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 )
-
-func init() {
-	// A lower priority is one of the thread that becomes the other program.
-	runtime.LockOSThread()
-}
 
 func main() {
 	if err := dispatch(os.Args[1:]); err != nil {

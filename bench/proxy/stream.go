@@ -42,16 +42,14 @@ var bodies = map[string]struct{ path, entry string }{
 	"values": {"/api/v1/label/instance/values?match[]=up", `"10.0.0.1:9090"`},
 }
 
-// pieces are about 1 MiB of entries each.
-var pieces = map[string]func() []byte{}
-
-func init() {
+// pieces are about 1 MiB of entries of each kind.
+var pieces = sync.OnceValue(func() map[string][]byte {
+	all := map[string][]byte{}
 	for kind, body := range bodies {
-		pieces[kind] = sync.OnceValue(func() []byte {
-			return []byte(strings.Repeat(body.entry+",", max(1, 1<<20/len(body.entry))))
-		})
+		all[kind] = []byte(strings.Repeat(body.entry+",", max(1, 1<<20/len(body.entry))))
 	}
-}
+	return all
+})
 
 func repeat(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 
@@ -64,7 +62,7 @@ func writeLong(w http.ResponseWriter, kind string, size int64) {
 	if strings.HasPrefix(body.path, "/api/v1/query") {
 		head, tail = `{"status":"success","data":{"resultType":"matrix","result":[`, `]}}`
 	}
-	piece := pieces[kind]()
+	piece := pieces()[kind]
 	_, _ = io.WriteString(w, head)
 	for sent := int64(0); sent < size; sent += int64(len(piece)) {
 		if _, err := w.Write(piece); err != nil {

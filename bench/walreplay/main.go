@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	app.UsageWriter(stdout)
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (*kingpin.CmdClause, command){
-		addGenerate, addRecord, addRun, addFloor, addVerify, addReport, addList,
+		addGenerate, addRecord, addRun, addFloor, addVerify, addList,
 	} {
 		clause, run := add(app)
 		commands[clause.FullCommand()] = run

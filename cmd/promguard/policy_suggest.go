@@ -13,29 +13,26 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/internal/linediff"
-	"github.com/promguard/promguard/internal/policy/dryrun"
 	"github.com/promguard/promguard/internal/policy/suggest"
 	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 type suggestFlags struct {
-	policy, output, period, mode string
-	logs                         []string
-	opts                         suggest.Options
-	stdout, stderr               io.Writer
+	policy, period, mode string
+	logs                 []string
+	opts                 suggest.Options
+	stdout, stderr       io.Writer
 }
 
 func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
 	f := suggestFlags{stdout: stdout, stderr: stderr}
-	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write them as a diff of the policy file to review.")
+	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write those that are to be changed as YAML for the policy file.")
 	c.Flag("query-log", "Query log. May be repeated.").Required().StringsVar(&f.logs)
-	c.Flag("policy", "Policy file that the limits are for; without it, a whole file is written.").StringVar(&f.policy)
-	c.Flag("output", "What to write: diff or file.").Default("diff").EnumVar(&f.output, "diff", "file")
+	c.Flag("policy", "Policy file that the limits are for; without it every limit has its default.").StringVar(&f.policy)
 	c.Flag("margin", "What is allowed for each limit, as a multiple of the 99th percentile that was seen; of a limit that refuses at once, of the most that was seen.").Default("1.5").Float64Var(&f.opts.Margin)
 	c.Flag("min-requests", "How many requests a limit must rest on.").Default("1000").IntVar(&f.opts.MinRequests)
-	c.Flag("min-period", "What time the log must span.").Default("1d").StringVar(&f.period)
+	c.Flag("min-period", "How long all hours together must be in which there are requests.").Default("1d").StringVar(&f.period)
 	c.Flag("mode", "Mode of limits that were off: observe or warn. The others keep theirs.").Default("observe").StringVar(&f.mode)
 	c.Flag("looser", "Raise limits, too, where more was seen than the policy allows.").BoolVar(&f.opts.Looser)
 	return subcommand{c, f.run}
@@ -73,20 +70,20 @@ func (f *suggestFlags) run() error {
 	evidence.WriteEvidence(f.stderr)
 	fmt.Fprintln(f.stderr)
 	s.WriteLines(f.stderr)
-	if err := f.write(string(text), string(s.Text)); err != nil {
-		return err
-	}
-	if !s.Changes() {
+	if len(s.Fragment) == 0 {
 		fmt.Fprintln(f.stderr, "\nNothing is to be changed.")
 		return nil
 	}
-	return f.foretell(s, logs)
+	if _, err := f.stdout.Write(s.Fragment); err != nil {
+		return fmt.Errorf("the suggestion is not written: %w", err)
+	}
+	s.WriteForecast(f.stderr)
+	return nil
 }
 
 // read returns the text of the policy as it is, which is empty without a file.
 func (f *suggestFlags) read() ([]byte, error) {
 	if f.policy == "" {
-		f.output = "file"
 		return nil, nil
 	}
 	if _, err := config.Load(f.policy); err != nil { // It names the file.
@@ -137,43 +134,4 @@ func (l *logFiles) close() {
 	for _, file := range l.files {
 		_ = file.Close() // It was only read.
 	}
-}
-
-// write writes the file, changed or not: who puts it in the place of the old one
-// must not lose that. There is no diff of what is equal.
-func (f *suggestFlags) write(before, after string) error {
-	if f.output != "file" {
-		after = linediff.Unified(f.policy, f.policy, before, after)
-	}
-	if _, err := io.WriteString(f.stdout, after); err != nil {
-		return fmt.Errorf("the suggestion is not written: %w", err)
-	}
-	return nil
-}
-
-// foretell says what would have become of the requests of the log, and then that
-// nothing which was answered gets less.
-func (f *suggestFlags) foretell(s *suggest.Suggestion, logs *logFiles) error {
-	c, err := config.Parse(s.Enforced)
-	if err != nil {
-		return err
-	}
-	enforced, err := dryrun.Run(c.Rules, logs.read())
-	if err != nil {
-		return err
-	}
-	for _, policy := range []struct {
-		title  string
-		report *dryrun.Report
-	}{
-		{"The policy as it is", s.Proof.Before},
-		{"As suggested", s.Proof.After},
-		{"Once every limit that is suggested is in mode enforce", enforced},
-	} {
-		fmt.Fprintf(f.stderr, "\n%s:\n", policy.title)
-		policy.report.Write(f.stderr)
-	}
-	fmt.Fprintln(f.stderr)
-	s.WriteProof(f.stderr)
-	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // Analyzer parses PromQL and remembers what came of it, because dashboards send
@@ -38,13 +40,13 @@ func NewAnalyzer(cacheBytes int) *Analyzer {
 // Prometheus's words.
 func (a *Analyzer) Expr(p *Policy, text string) (*Query, Refusals, error) {
 	if q, ok := a.queries.get(text); ok {
-		return q, p.checkScanned(len(text), q.scan), nil
+		return q, p.checkCost(q.cost), nil
 	}
 	return a.parse(p, text)
 }
 
 func (a *Analyzer) parse(p *Policy, text string) (*Query, Refusals, error) {
-	s, rs := p.scan(text)
+	c, rs := p.measureText(text)
 	if rs.Err() != nil {
 		return nil, rs, nil
 	}
@@ -54,36 +56,32 @@ func (a *Analyzer) parse(p *Policy, text string) (*Query, Refusals, error) {
 		return nil, rs, err
 	}
 	q := Analyze(text, expr)
-	q.scan, q.parse = s, a.parser.ParseExpr
+	q.cost, q.parse = c, a.parser.ParseExpr
 	a.queries.put(text, q, q.size())
 	return q, rs, nil
 }
 
 // Selectors parses bare selectors, as in match[]; what it returns is as for Expr.
 func (a *Analyzer) Selectors(p *Policy, texts []string) ([]*Query, Refusals, error) {
-	var sum scan
-	longest := 0
+	var sum promqltext.Cost
 	list := make([]*Query, len(texts))
 	for i, text := range texts {
-		longest = max(longest, len(text))
 		if q, ok := a.selectors.get(text); ok {
 			list[i] = q
-			sum.operators += q.scan.operators
-			sum.regexSize += q.scan.regexSize
+			sum = sum.Plus(q.cost)
 			continue
 		}
-		s, rs := p.scan(text)
+		c, rs := p.measureText(text)
 		if rs.Err() != nil {
 			return nil, rs, nil
 		}
-		sum.operators += s.operators
-		sum.regexSize += s.regexSize
-		list[i] = &Query{scan: s}
-		if rs := p.checkScanned(longest, sum); rs.Err() != nil {
+		sum = sum.Plus(c)
+		list[i] = &Query{cost: c}
+		if rs := p.checkCost(sum); rs.Err() != nil {
 			return nil, rs, nil // Measuring the others has its cost, too.
 		}
 	}
-	rs := p.checkScanned(longest, sum)
+	rs := p.checkCost(sum)
 	if rs.Err() != nil {
 		return nil, rs, nil
 	}
@@ -96,9 +94,9 @@ func (a *Analyzer) Selectors(p *Policy, texts []string) ([]*Query, Refusals, err
 		if err != nil {
 			return nil, rs, err
 		}
-		s := list[i].scan
+		c := list[i].cost
 		list[i] = selectorQuery(text, ms)
-		list[i].scan = s
+		list[i].cost = c
 		a.selectors.put(text, list[i], list[i].size())
 	}
 	return list, rs, nil
@@ -113,7 +111,7 @@ func (q *Query) size() int {
 		for _, m := range q.selectors[i].matchers {
 			n += 150 + len(m.Name) + len(m.Value)
 			if m.Type == labels.MatchRegexp || m.Type == labels.MatchNotRegexp {
-				n += 2000 + 150*regexSize(m.Value)
+				n += 2000 + 150*promqltext.InstructionsOf(m.Value)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // Count is a limit on a number of things in a request.
@@ -38,27 +40,9 @@ const (
 )
 
 var counts = [...]Count{
-	countQueryBytes: {
-		Name: LimitQueryBytes, Min: 1, Ceiling: MaxQueryBytes, Of: func(o *Options) *Bound { return &o.QueryBytes },
-		hard: true,
-		seen: mostOf(func(q *Query) int { return len(q.Text) }),
-		what: "a PromQL text of ", unit: "bytes",
-		do: "Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
-	},
-	countQueryOperators: {
-		Name: LimitQueryOperators, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.QueryOperators },
-		hard: true,
-		seen: sumOf(func(q *Query) int { return q.scan.operators }),
-		what: "PromQL with ", unit: "operators, calls and brackets",
-		do: "Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
-	},
-	countRegexSize: {
-		Name: LimitRegexSize, Min: 1, Ceiling: MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexSize },
-		hard: true,
-		seen: sumOf(func(q *Query) int { return q.scan.regexSize }),
-		what: "regular expressions that compile into about ", unit: "instructions",
-		do: "Avoid counted repetition such as x{1000}; use * or + or list the values.",
-	},
+	countQueryBytes:     textCount(LimitQueryBytes, &promqltext.Bytes, func(o *Options) *Bound { return &o.QueryBytes }, func(c *promqltext.Cost) int { return c.Bytes }),
+	countQueryOperators: textCount(LimitQueryOperators, &promqltext.Operators, func(o *Options) *Bound { return &o.QueryOperators }, func(c *promqltext.Cost) int { return c.Operators }),
+	countRegexSize:      textCount(LimitRegexSize, &promqltext.RegexSize, func(o *Options) *Bound { return &o.RegexSize }, func(c *promqltext.Cost) int { return c.RegexSize }),
 	countPoints: {
 		Name: LimitPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.Points },
 		seen: func(a *asked) (int, bool) { return a.at.steps(), a.at.Step > 0 },
@@ -85,30 +69,44 @@ var counts = [...]Count{
 	},
 }
 
+// textCount is a limit on text before it is parsed.
+func textCount(name string, l *promqltext.Limit, of func(*Options) *Bound, seen func(*promqltext.Cost) int) Count {
+	return Count{
+		Name: name, Min: 1, Ceiling: l.Ceiling, Of: of, hard: true, what: l.What, unit: l.Unit, do: l.Remedy,
+		seen: func(a *asked) (int, bool) {
+			var sum promqltext.Cost
+			for _, q := range a.queries {
+				sum = sum.Plus(q.cost)
+			}
+			return seen(&sum), len(a.queries) > 0
+		},
+	}
+}
+
 // structural are the limits on what a parsed query has.
 var structural = [...]Count{
 	{
-		Name: LimitRegexCost, Ceiling: MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexCost },
+		Name: LimitRegexCost, Ceiling: promqltext.MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexCost },
 		seen: mostOf(func(q *Query) int { return q.regexCost }), what: "PromQL whose regular expressions take ", unit: "instructions for each value of their labels",
 		do: "List whole values, as in a|b, or begin with literal text, or match on a label with few values; an operator can raise limits.regex_cost.max.",
 	},
 	{
-		Name: LimitExprDepth, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
+		Name: LimitExprDepth, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
 		seen: mostOf(func(q *Query) int { return q.depth }), what: "PromQL that nests ", unit: "levels deep",
 		do: "Move inner parts into recording rules; an operator can raise limits.expr_depth.max.",
 	},
 	{
-		Name: LimitSelectors, Min: 1, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Selectors },
+		Name: LimitSelectors, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.Selectors },
 		seen: mostOf(func(q *Query) int { return len(q.selectors) }), what: "PromQL with ", unit: "selectors",
 		do: "Replace chains of or by one regular expression, or split the query; an operator can raise limits.selectors.max.",
 	},
 	{
-		Name: LimitVectorMatching, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.VectorMatching },
+		Name: LimitVectorMatching, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.VectorMatching },
 		seen: mostOf(func(q *Query) int { return q.joins }), what: "PromQL with ", unit: "operators that match many series with one (group_left, group_right) or without labels (on())",
 		do: "Aggregate before joining, or record the joined series by a rule; an operator can raise limits.vector_matching.max.",
 	},
 	{
-		Name: LimitCountValues, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.CountValues },
+		Name: LimitCountValues, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.CountValues },
 		seen: mostOf(func(q *Query) int { return q.countValues }), what: "PromQL with ", unit: "count_values, each of which makes a series of every value",
 		do: "Count series of a label, as in count by (version) (build_info), or round values first; an operator can raise limits.count_values.max.",
 	},
@@ -118,7 +116,7 @@ var structural = [...]Count{
 		do: "Ask for fewer series, with k as a number; an operator can raise limits.topk.max.",
 	},
 	{
-		Name: LimitSubqueries, Ceiling: MaxQueryOperators, Of: func(o *Options) *Bound { return &o.Subqueries },
+		Name: LimitSubqueries, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.Subqueries },
 		seen: mostOf(func(q *Query) int { return len(q.subqueries) }), what: "PromQL with ", unit: "subqueries",
 		do: "Record inner parts by rules; an operator can raise limits.subqueries.max.",
 	},
@@ -143,17 +141,6 @@ func mostOf(of func(*Query) int) func(*asked) (int, bool) {
 			most = max(most, of(q))
 		}
 		return most, len(a.queries) > 0
-	}
-}
-
-// sumOf sees what all queries have together.
-func sumOf(of func(*Query) int) func(*asked) (int, bool) {
-	return func(a *asked) (int, bool) {
-		sum := 0
-		for _, q := range a.queries {
-			sum += of(q)
-		}
-		return sum, len(a.queries) > 0
 	}
 }
 

@@ -3,9 +3,7 @@
 
 // Package querylimit decides what may be asked of a Prometheus server: which
 // selectors, how much text, for how long. It is policy only. It knows nothing
-// of HTTP, of files or of YAML, and it imports nothing but the standard library
-// and Prometheus's public packages, because the same source is compiled into
-// the patched Prometheus.
+// of HTTP, of files or of YAML.
 //
 // A [Ruleset] holds the limits of everybody, of tenants and of matching requests,
 // and decides on the [Policy] of one request.

@@ -6,6 +6,8 @@ package querylimit
 import (
 	"errors"
 	"time"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // Request is all that the rules look at.
@@ -102,7 +104,7 @@ func (s *Ruleset) tooLong(r *Request) (v Verdict, ok bool) {
 	if !known {
 		p = s.global
 	}
-	if longest <= min(p.opts.QueryBytes.Max, MaxQueryBytes) || s.setsQueryBytes && longest <= MaxQueryBytes {
+	if longest <= min(p.opts.QueryBytes.Max, promqltext.MaxBytes) || s.setsQueryBytes && longest <= promqltext.MaxBytes {
 		return v, false
 	}
 	v.Policy = s.Tenant(r.Who.Tenant)

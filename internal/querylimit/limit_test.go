@@ -79,7 +79,7 @@ func TestWhatALimitRefusesItExplainsAsExceededAndMeasuresAsMore(t *testing.T) {
 			continue
 		}
 		q := Analyze(text, expr)
-		q.scan.add(text)
+		q.cost.Add(text)
 		q.parse = testParser.ParseExpr
 		for _, step := range []time.Duration{0, 50 * time.Second, 2 * time.Hour} {
 			a := evaluation(q, steps(step*100, step))

@@ -83,13 +83,13 @@ type Options struct {
 	// UnknownPromQL is the mode of the limit of that name.
 	UnknownPromQL Mode
 	// QueryBytes bounds the length of an expression or selector in bytes; Max
-	// is 1 to MaxQueryBytes.
+	// is 1 to promqltext.MaxBytes.
 	QueryBytes Bound
 	// QueryOperators bounds how many operators, calls, parentheses and brackets
-	// the PromQL of a request has; Max is 1 to MaxQueryOperators.
+	// the PromQL of a request has; Max is 1 to promqltext.MaxOperators.
 	QueryOperators Bound
 	// RegexSize bounds the instructions that the regular expressions of a
-	// request compile into; Max is 1 to MaxRegexSize.
+	// request compile into; Max is 1 to promqltext.MaxRegexSize.
 	RegexSize Bound
 	// RegexCost bounds what the regular expressions of an expression or selector
 	// cost the server for each value of a label, in instructions.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // Query is what the limits need to know of a parsed expression or selector. It
@@ -23,7 +25,7 @@ type Query struct {
 	// strings and durations only: 16 hexadecimal digits.
 	Fingerprint string
 
-	scan       scan
+	cost       promqltext.Cost
 	selectors  []selector
 	subqueries []subquery
 	// regexCost is that of all selectors.

@@ -7,6 +7,8 @@ import (
 	"regexp/syntax"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 // regexCost estimates what the regular expressions of matchers cost the server
@@ -33,7 +35,7 @@ func matcherCost(m *labels.Matcher) int {
 	case m.IsRegexOptimized() && comparesStrings(m.Value):
 		return 1
 	default:
-		return regexSize(m.Value)
+		return promqltext.InstructionsOf(m.Value)
 	}
 }
 

@@ -173,6 +173,19 @@ func (s *Ruleset) Tenants() []string {
 	return names
 }
 
+// Variants returns what limits become under each rule that changes any.
+func (s *Ruleset) Variants(o Options) []Options {
+	var out []Options
+	for i := range s.rules {
+		if len(s.rules[i].Limits) > 0 {
+			changed := o
+			apply(&changed, s.rules[i].Limits)
+			out = append(out, changed)
+		}
+	}
+	return out
+}
+
 // NeedsFingerprints reports whether Decide has more to say once the queries are
 // parsed.
 func (s *Ruleset) NeedsFingerprints() bool { return s.byFingerprint }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/promqltext"
 )
 
 func newRuleset(t testing.TB, tenants map[string][]Override, rules ...Rule) *Ruleset {
@@ -231,7 +233,7 @@ func TestRulesAreAskedAboutNothingThatIsTooLongAnyway(t *testing.T) {
 		"longer than the tenant may":         {nil, "a", 201, false},
 		"a rule lets more pass":              {[]Override{bytesMax(100 << 10)}, "", 80 << 10, true},
 		"a rule switches the limit off":      {[]Override{func(o *Options) { o.QueryBytes.Mode = ModeOff }}, "", 80 << 10, true},
-		"over the ceiling":                   {[]Override{func(o *Options) { o.QueryBytes.Mode = ModeOff }}, "", MaxQueryBytes + 1, false},
+		"over the ceiling":                   {[]Override{func(o *Options) { o.QueryBytes.Mode = ModeOff }}, "", promqltext.MaxBytes + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRuleset(t, map[string][]Override{"a": {bytesMax(200)}}, Rule{Name: "r", Match: matchesAll, Allow: true, Limits: tc.limits})
@@ -309,7 +311,9 @@ func TestCacheStaysWithinItsBoundAndKeepsWhatIsUsed(t *testing.T) {
 
 func TestQueryCacheHoldsNoMoreMemoryThanItsBound(t *testing.T) {
 	const bound = 4 << 20
-	p := newPolicy(t, func(o *Options) { o.RegexSize.Max, o.QueryOperators.Max = MaxRegexSize, MaxQueryOperators })
+	p := newPolicy(t, func(o *Options) {
+		o.RegexSize.Max, o.QueryOperators.Max = promqltext.MaxRegexSize, promqltext.MaxOperators
+	})
 	for name, query := range map[string]func(int) string{
 		"names":       func(i int) string { return fmt.Sprintf("sum by (job) (rate(metric_%d[5m]))", i) },
 		"one regexp":  func(i int) string { return fmt.Sprintf(`up{pod=~"a.*b+[c-d]?%d(x|y+)*z"}`, i) },
@@ -386,7 +390,7 @@ func BenchmarkDecide(b *testing.B) {
 // BenchmarkAnalyzeChain walks the longest chain that is ever parsed: its time must
 // grow with its length, not with the square.
 func BenchmarkAnalyzeChain(b *testing.B) {
-	for _, n := range []int{MaxQueryOperators / 10, MaxQueryOperators} {
+	for _, n := range []int{promqltext.MaxOperators / 10, promqltext.MaxOperators} {
 		expr := mustParse(b, "a"+strings.Repeat("+a", n))
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			for b.Loop() {

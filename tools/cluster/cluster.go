@@ -66,7 +66,7 @@ func Start(t testing.TB) *Cluster {
 		c.address = nodeAddress
 	}
 	c.startAPIServer(t, c.startEtcd(t))
-	c.Client = newClient(t, c.config("admin", "system:masters"))
+	c.Client = newClient(t, c.config(t, "admin", "system:masters"))
 	c.startControllers(t)
 	return c
 }
@@ -145,7 +145,7 @@ func (c *Cluster) startAPIServer(t testing.TB, etcd string) {
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
 	p := c.part(t, "kube-apiserver", args...)
-	transport, err := rest.TransportFor(c.config("admin", "system:masters"))
+	transport, err := rest.TransportFor(c.config(t, "admin", "system:masters"))
 	require.NoError(t, err)
 	p.await(t, 2*time.Minute, answers(&http.Client{Transport: transport, Timeout: 5 * time.Second}, c.api+"/readyz"))
 }
@@ -164,11 +164,10 @@ func (c *Cluster) startControllers(t testing.TB) {
 }
 
 // config is that of a client of the API server.
-func (c *Cluster) config(user string, groups ...string) *rest.Config {
+func (c *Cluster) config(t testing.TB, user string, groups ...string) *rest.Config {
+	t.Helper()
 	cert, key, err := c.authority.client(user, groups...)
-	if err != nil {
-		panic(err) // Of crypto/rand.
-	}
+	require.NoError(t, err)
 	return &rest.Config{
 		Host: c.api, QPS: -1, // The server's own fairness is enough.
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem(), CertData: cert, KeyData: key},
@@ -178,7 +177,7 @@ func (c *Cluster) config(user string, groups ...string) *rest.Config {
 // kubeconfig writes the file that makes a program this user.
 func (c *Cluster) kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
-	config, file := c.config(user, groups...), filepath.Join(c.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
+	config, file := c.config(t, user, groups...), filepath.Join(c.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: c.api, CertificateAuthorityData: config.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},

@@ -36,13 +36,10 @@ type config struct {
 	PrometheusPort, GuardPort, TelemetryPort, ExpositionPort int
 }
 
-func init() {
-	// Children are killed when the thread that started them ends; the main
-	// thread ends with the process.
-	runtime.LockOSThread()
-}
-
 func main() {
+	// Children are killed when the thread that started them ends: this one is kept
+	// until the process ends.
+	runtime.LockOSThread()
 	c, err := parse(os.Args[1:], os.Stdout)
 	if err == nil {
 		err = run(c, os.Stdout)

@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release checks that a release can be made and packs what was built
-// into the files that are published. It publishes nothing. It is called by the
-// Makefile; docs/releasing.md describes a release.
+// Command release packs what was built into container images and into the files
+// that are published. It needs no container daemon and publishes nothing. The
+// Makefile calls it; docs/image.md and docs/releasing.md describe what it makes.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,60 +30,73 @@ func main() {
 	}
 }
 
+// release is one version of both products.
+type release struct {
+	root, tree        string // This repository, and the patched Prometheus.
+	dist              string // Holds a directory of binaries for each platform, such as linux-arm64.
+	images, out       string
+	registry          string
+	version, revision string
+	platforms         []string
+	created           time.Time
+}
+
 func run(ctx context.Context, args []string) error {
-	app := kingpin.New("release", "Checks and packs a release; publishes nothing.")
+	app := kingpin.New("release", "Packs images and archives; publishes nothing.")
 	var r release
-	app.Flag("root", "Root of the repository.").Default(".").StringVar(&r.root)
-	app.Flag("version", "Version of the product, such as 3.16.0+promguard.1.").Required().StringVar(&r.version)
-
-	check := app.Command("check", "Check the working tree, the tag and the changelog.")
-	dryRun := check.Flag("dry-run", "Demand neither a tag nor the version's section in the changelog.").Bool()
-
 	var created int64
-	pack := app.Command("pack", "Pack archives and checksums.")
-	pack.Flag("dist", "Directory with a directory of binaries for each platform, such as linux-arm64.").Required().StringVar(&r.dist)
-	pack.Flag("images", "Directory of the images.").Required().StringVar(&r.images)
-	pack.Flag("tree", "Source of the patched Prometheus.").Required().StringVar(&r.tree)
-	pack.Flag("platform", "Platform, such as linux/arm64; may be given several times.").Required().StringsVar(&r.platforms)
-	pack.Flag("created", "Time of the files in the archives, in seconds since 1970.").Required().Int64Var(&created)
-	pack.Flag("out", "Directory to write; what an earlier run wrote there is replaced.").Required().StringVar(&r.out)
+	app.Flag("root", "Root of the repository.").Default(".").StringVar(&r.root)
+	app.Flag("version", "Version, such as 3.16.0+promguard.1.").Required().StringVar(&r.version)
 
-	tag := app.Command("tag", "Print the git tag of the version, which is also that of the images.")
+	image := app.Command("image", "Make container images: OCI layouts, and archives for docker load.")
+	image.Flag("registry", "Where the images will be kept.").Required().StringVar(&r.registry)
+	image.Flag("revision", "Commit of the repository.").Required().StringVar(&r.revision)
 
-	notes := app.Command("notes", "Print the version's section of the changelog, or what is unreleased where there is none.")
+	archives := app.Command("archives", "Pack everything that is published.")
+	archives.Flag("images", "Directory of the images.").Required().StringVar(&r.images)
+
+	for _, cmd := range []*kingpin.CmdClause{image, archives} {
+		cmd.Flag("dist", "Directory with a directory of binaries for each platform.").Required().StringVar(&r.dist)
+		cmd.Flag("tree", "Source of the patched Prometheus.").Required().StringVar(&r.tree)
+		cmd.Flag("platform", "Platform, such as linux/arm64; may be given several times.").Required().StringsVar(&r.platforms)
+		cmd.Flag("created", "Time of all files, in seconds since 1970.").Required().Int64Var(&created)
+		cmd.Flag("out", "Directory to write; what is there is removed.").Required().StringVar(&r.out)
+	}
+	check := app.Command("check", "Check the working tree, the tag, the changelog and the manifests.")
+	dryRun := check.Flag("dry-run", "Demand neither the tag nor the version's section in the changelog.").Bool()
+	notes := app.Command("notes", "Print the version's section of the changelog.")
 
 	command, err := app.Parse(args)
 	if err != nil {
 		return err
 	}
+	r.created = time.Unix(created, 0).UTC()
+	// The order in which they are asked for is no part of what is made.
+	slices.Sort(r.platforms)
 	switch command {
 	case check.FullCommand():
-		return r.check(ctx, *dryRun, time.Now())
+		return r.check(ctx, *dryRun)
 	case notes.FullCommand():
-		return r.notes(os.Stdout)
-	case tag.FullCommand():
-		fmt.Println(r.tag())
-		return nil
-	default:
-		r.created = time.Unix(created, 0)
-		return r.pack(ctx)
+		entries, err := r.entries(false)
+		if err == nil {
+			fmt.Println(entries)
+		}
+		return err
 	}
-}
-
-// release is one version's.
-type release struct {
-	root, version           string
-	dist, images, tree, out string
-	platforms               []string
-	created                 time.Time
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	if command == image.FullCommand() {
+		return r.writeImages(ctx)
+	}
+	return r.writeArchives(ctx)
 }
 
 // tag is the version in the form that git, registries and file names all take.
 func (r release) tag() string { return "v" + strings.ReplaceAll(r.version, "+", "-") }
 
-func (r release) path(p string) string {
-	if filepath.IsAbs(p) {
-		return p
-	}
-	return filepath.Join(r.root, p)
-}
+// binaries is the directory of the binaries for a platform.
+func (r release) binaries(platform string) string { return filepath.Join(r.dist, slug(platform)) }
+
+// slug is a platform in file names: linux-arm64.
+func slug(platform string) string { return strings.ReplaceAll(platform, "/", "-") }

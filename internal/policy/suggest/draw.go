@@ -5,6 +5,8 @@ package suggest
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -12,75 +14,127 @@ import (
 // percentile is that at which limits are drawn.
 const percentile = 0.99
 
-// draw says which value a limit should have; line.Then is empty if it is to stay.
-// Refuses is set if it refuses requests at once, or some of them.
-func (w *writer) draw(t *target, now *querylimit.Options, s *sketch, refuses bool) (line Line, value float64) {
-	present, mode := t.get(now)
-	p99, most := s.high(percentile), s.most()
-	if t.lower {
-		p99, most = s.low(percentile), s.min
+// Line is what is said about one limit.
+type Line struct {
+	// Tenant is empty for everybody.
+	Tenant, Limit string
+	// Requests had any of it. P99 and Most are of those; of a bound from below, the
+	// first percentile and the least.
+	Requests  int
+	P99, Most string
+	// Now and Then are the value with its mode; Then is empty if it stays, and Why
+	// says for what reason.
+	Now, Then, Why string
+
+	target *target
+	amount float64 // that is to be allowed
+	mode   querylimit.Mode
+}
+
+// drawing is a policy file for which limits are drawn.
+type drawing struct {
+	Options
+
+	evidence  *Evidence
+	text      []byte
+	withdrawn map[string]string // limits, and why
+}
+
+func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
+	everybody := before.Tenant("").Options()
+	limits := append([]querylimit.Options{everybody}, before.Variants(everybody)...)
+	for _, name := range before.Tenants() {
+		limits = append(limits, before.Tenant(name).Options())
 	}
-	line = Line{Limit: t.name, Requests: s.count, P99: t.text(p99), Most: t.text(most), Now: t.with(present, mode)}
+	var lines []Line
+	for _, t := range targets() {
+		if l, ok := d.line(&t, &d.evidence.all, limits); ok {
+			lines = append(lines, l)
+		}
+	}
+	after, _, err := rewrite(d.text, lines, false)
+	if err != nil {
+		return nil, err
+	}
+	for name, s := range d.evidence.tenants {
+		if s.requests < d.MinRequests {
+			continue
+		}
+		was, is := before.Tenant(name).Options(), after.Tenant(name).Options()
+		limits := append([]querylimit.Options{was}, before.Variants(was)...)
+		for _, t := range targets() {
+			l, ok := d.line(&t, s, limits)
+			if l.Tenant = name; ok && l.Requests >= d.MinRequests && l.needed(&is) {
+				lines = append(lines, l)
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b Line) int { return strings.Compare(a.Tenant, b.Tenant) })
+	return lines, nil
+}
+
+// line says which value a limit should have. The first of limits are those in which it
+// would stand, the others those that inherit from them what they do not change.
+func (d *drawing) line(t *target, seen *seen, limits []querylimit.Options) (l Line, ok bool) {
+	s := seen.values[t.name]
+	if s == nil {
+		return l, false
+	}
+	has, mode := t.get(&limits[0])
+	floor, refuses, noDefault := t.floor, false, false
+	for i := range limits {
+		amount, mode := t.get(&limits[i])
+		if amount != has {
+			continue // It is not inherited.
+		}
+		refuses = refuses || mode == querylimit.ModeEnforce
+		if t.name == querylimit.LimitMetadataRange {
+			byDefault := limits[i].MetadataRange.Default
+			floor, noDefault = max(floor, float64(byDefault)), noDefault || byDefault == 0
+		}
+	}
+	if noDefault { // Requests without a start get all that the bound allows.
+		s = s.withInfinite(seen.noStart)
+	}
+	p99, most := s.high(percentile), s.high(1)
+	l = Line{Limit: t.name, Requests: s.count, P99: t.text(p99), Most: t.text(most), Now: t.with(has, mode), target: t, amount: has, mode: mode}
 	base := p99
 	if refuses {
 		base = most
 	}
+	amount := t.bound(base, d.Margin, floor)
+	tighter := mode == querylimit.ModeOff || amount < has
 	switch {
-	case w.withdrawn[t.path[0]] != "":
-		line.Why = w.withdrawn[t.path[0]]
-		return line, 0
-	case s.count < w.opts.MinRequests:
-		line.Why = "too few"
-		return line, 0
-	case math.IsInf(base, 1):
-		line.Why = "too many without any bound"
-		return line, 0
-	case base > t.most && !t.lower:
-		line.Why = "more than can be bounded"
-		return line, 0
-	}
-	value = t.bound(base, w.opts.Margin)
-	tighter, fits := value < present, base <= present
-	if t.lower {
-		tighter, fits = value > present, base >= present
-	}
-	tighter = tighter || mode == querylimit.ModeOff || present == 0
-	switch {
-	case value <= 0: // Of a lower bound that would be below its unit.
-		line.Why = "no bound would be left"
-		return line, 0
-	case !tighter && !(w.opts.Looser && value != present):
-		line.Why = "tight enough"
-		if !fits {
-			line.Why = "already exceeded"
-		}
-	case tighter && refuses && w.partial && t.mode != nil: // A deadline follows from the slow ones.
-		line.Why = "the log leaves out fast requests"
+	case d.withdrawn[t.path[0]] != "":
+		l.Why = d.withdrawn[t.path[0]]
+	case s.count < d.MinRequests:
+		l.Why = "too few"
+	case math.IsInf(amount, 1):
+		l.Why = "more than can be bounded"
+	case !tighter && base > has && !d.Looser:
+		l.Why = "already exceeded"
+	case !tighter && (!d.Looser || amount == has):
+		l.Why = "tight enough"
+	case tighter && refuses && d.evidence.partial && t.hasMode(): // A deadline follows from the slow ones.
+		l.Why = "the log leaves out fast requests"
 	default:
 		if mode == querylimit.ModeOff {
-			mode = w.opts.Mode
+			l.mode = d.Mode
 		}
-		line.Then = t.with(value, mode)
+		l.amount, l.Then = amount, t.with(amount, l.mode)
 	}
-	return line, value
+	return l, true
 }
 
-// bound is what was seen with a margin, not beyond what costs nothing anyway.
-func (t *target) bound(base, margin float64) float64 {
-	if t.lower {
-		return t.round(min(base/margin, t.floor))
+// needed reports whether a tenant needs the line beside everybody's limits, which
+// are tighter than what it does or at least twice as loose. What is to stay for the
+// tenant then stays as it was.
+func (l *Line) needed(everybody *querylimit.Options) bool {
+	amount, mode := l.target.get(everybody)
+	off := l.mode == querylimit.ModeOff && mode != querylimit.ModeOff
+	if math.IsInf(amount, 1) || math.IsInf(l.amount, 1) || !off && amount >= l.amount && amount < 2*l.amount {
+		return false
 	}
-	return min(max(t.round(max(base*margin, t.floor)), t.least), t.most)
-}
-
-// with returns a value as text with its mode.
-func (t *target) with(value float64, mode querylimit.Mode) string {
-	text := t.text(value)
-	if value == 0 && t.least == 0 && (t.duration || t.most == math.MaxInt32) {
-		text = "none"
-	}
-	if t.mode == nil {
-		return text
-	}
-	return mode.String() + " " + text
+	l.Then, l.Why = l.target.with(l.amount, l.mode), ""
+	return true
 }

@@ -9,17 +9,19 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/promguard/promguard/internal/policy/dryrun"
 )
 
 // WriteEvidence says on what the suggestion rests.
 func (e *Evidence) WriteEvidence(w io.Writer) {
-	fmt.Fprintf(w, "%d requests that were answered, from %s to %s (%s)\n",
+	fmt.Fprintf(w, "%d requests that were answered, from %s to %s, in hours that are %s together\n",
 		e.Requests, e.First.UTC().Format(time.DateTime), e.Last.UTC().Format(time.DateTime), durationText(e.period()))
 	if rest := e.LeftOut + e.Log.Rules + e.Log.Broken; rest > 0 {
 		fmt.Fprintf(w, "left out: %d not answered, malformed, redacted, cut, without a time or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
 			e.LeftOut, e.Log.Rules, e.Log.Broken)
 	}
-	if e.partial() {
+	if e.partial {
 		fmt.Fprintln(w, "the log leaves out fast requests: limits that refuse requests stay, besides deadlines, and percentiles are those of slow requests. With query_log.slower_than: 0s it holds all")
 	}
 }
@@ -38,20 +40,23 @@ func (s *Suggestion) WriteLines(w io.Writer) {
 	_ = t.Flush() // Printing fails in no way that matters.
 }
 
-// WriteProof says of how many requests it is known that they get no less.
-func (s *Suggestion) WriteProof(w io.Writer) {
+// WriteForecast says what becomes of the requests of the log, and then of how many
+// it is known that they get no less.
+func (s *Suggestion) WriteForecast(w io.Writer) {
+	for _, policy := range []struct {
+		title  string
+		report *dryrun.Report
+	}{
+		{"The policy as it is", s.Proof.Before},
+		{"As suggested", s.Proof.After},
+		{"Once every limit that is suggested is in mode enforce", s.Enforced},
+	} {
+		fmt.Fprintf(w, "\n%s:\n", policy.title)
+		policy.report.Write(w)
+	}
+	fmt.Fprintln(w)
 	s.Proof.WriteProof(w)
 	if s.partial {
 		fmt.Fprintln(w, "not checked either: fast requests, which the log leaves out")
 	}
-}
-
-// Changes reports whether anything is suggested.
-func (s *Suggestion) Changes() bool {
-	for _, l := range s.Lines {
-		if l.Then != "" {
-			return true
-		}
-	}
-	return false
 }

@@ -245,28 +245,13 @@ func (e effect) alerts(added map[string]string) effect {
 }
 
 func sameRecorded(a, b map[string][]recorded) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, as := range a {
-		bs := b[name]
-		if len(as) != len(bs) {
-			return false
-		}
-		for i := range as {
-			if !sameEffect(as[i].effect, bs[i].effect) {
-				return false
-			}
-		}
-	}
-	return true
+	return maps.EqualFunc(a, b, func(a, b []recorded) bool {
+		return slices.EqualFunc(a, b, func(a, b recorded) bool { return sameEffect(a.effect, b.effect) })
+	})
 }
 
 func sameEffect(a, b effect) bool {
-	if (a.thin == nil) != (b.thin == nil) || (a.near == nil) != (b.near == nil) || a.undecided != b.undecided {
-		return false
-	}
-	if !reflect.DeepEqual(a.near, b.near) {
+	if (a.thin == nil) != (b.thin == nil) || a.undecided != b.undecided || !reflect.DeepEqual(a.near, b.near) {
 		return false
 	}
 	if a.thin != nil && (a.thin.partial != b.thin.partial || a.thin.filtered != b.thin.filtered || !slices.Equal(a.thin.histograms, b.thin.histograms)) {

@@ -73,7 +73,7 @@ func kubePrometheus(t *testing.T) []source.Expression {
 	kinds := map[string]source.Kind{"alert": source.KindAlert, "record": source.KindRecord, "dashboard": source.KindPanel}
 	var out []source.Expression
 	for _, l := range list {
-		e, err := newParser().ParseExpr(strings.ReplaceAll(l.Expr, "VARX", source.Marker(0)))
+		e, err := source.NewParser().ParseExpr(strings.ReplaceAll(l.Expr, "VARX", source.Marker(0)))
 		require.NoError(t, err, l.Where)
 		x := source.Expression{File: "kube-prometheus", Place: l.Where, Kind: kinds[l.Kind], Text: l.Expr, Queries: []parser.Expr{e}}
 		if x.Kind == source.KindRecord {

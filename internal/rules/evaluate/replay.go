@@ -53,7 +53,7 @@ func Load(p relabel.Profile, series []Series, exprs []source.Expression) (*Data,
 			EnableAtModifier:         true,
 			EnableNegativeOffset:     true,
 			NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
-			Parser:                   newParser(),
+			Parser:                   source.NewParser(),
 		}),
 		Series:  len(series),
 		PerRule: make([]int, len(p.Rules)),
@@ -84,12 +84,6 @@ func Load(p relabel.Profile, series []Series, exprs []source.Expression) (*Data,
 
 // Close frees the data.
 func (d *Data) Close() error { return errors.Join(d.full.Close(), d.thinned.Close()) }
-
-func newParser() parser.Parser {
-	return parser.NewParser(parser.Options{
-		EnableExperimentalFunctions: true, EnableUnquotedUTF8Names: true, EnableBinopFillModifiers: true,
-	})
-}
 
 // recordingRule is a recording rule as it is evaluated.
 type recordingRule struct {
@@ -178,7 +172,7 @@ func recordingOrder(exprs []source.Expression) []source.Expression {
 // variables fill, or false if a variable names a metric.
 func evaluable(e parser.Expr) (string, bool) {
 	// A copy: others read the expression too.
-	e, err := newParser().ParseExpr(e.String())
+	e, err := source.NewParser().ParseExpr(e.String())
 	if err != nil {
 		return "", false
 	}

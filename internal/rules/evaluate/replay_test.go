@@ -81,7 +81,7 @@ func testSeries(t testing.TB, seed uint64) []Series {
 
 func expr(t testing.TB, text string) source.Expression {
 	t.Helper()
-	e, err := newParser().ParseExpr(text)
+	e, err := source.NewParser().ParseExpr(text)
 	require.NoError(t, err, text)
 	return source.Expression{File: "test", Place: text, Kind: source.KindQuery, Text: text, Queries: []parser.Expr{e}}
 }

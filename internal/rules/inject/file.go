@@ -23,18 +23,19 @@ const scrapeConfigs = "scrape_configs"
 // parsed.
 type file struct {
 	// lines have their ends with them.
-	lines []string
-	eol   string
-	doc   *yaml.Node
-	jobs  []job
+	lines  []string
+	eol    string
+	doc    *yaml.Node
+	begins []int // lines on which anything begins, from 1, sorted
+	jobs   []job
 }
 
-// job is a scrape config. Lines count from 0.
+// job is a scrape config. Lines count from 0, those behind it up to the next one with
+// it.
 type job struct {
 	name        string
 	mapping     *yaml.Node
 	first, last int
-	text        string
 }
 
 // parse reads the text. The errors are what a reader can mend in the file.
@@ -60,101 +61,90 @@ func parse(text []byte) (*file, error) {
 	if err := doc.Decode(&map[string]any{}); err != nil {
 		return nil, err
 	}
+	f.note(f.doc)
+	slices.Sort(f.begins)
 	if err := f.findJobs(doc.Content[0]); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
+func (f *file) note(n *yaml.Node) {
+	f.begins = append(f.begins, n.Line)
+	for _, c := range n.Content {
+		f.note(c)
+	}
+}
+
 // findJobs finds the scrape configs of a configuration, or of the values of the
 // chart prometheus, where they are a list in the configuration or a map by name.
 func (f *file) findJobs(root *yaml.Node) error {
-	if err := f.listedJobs(root); err != nil {
-		return err
-	}
-	if _, files := field(root, "serverFiles"); files != nil {
-		if _, config := field(files, "prometheus.yml"); config != nil {
-			if err := f.listedJobs(config); err != nil {
+	for _, path := range [][]string{{scrapeConfigs}, {"serverFiles", "prometheus.yml", scrapeConfigs}} {
+		k, list := (*yaml.Node)(nil), root
+		for _, name := range path {
+			k, list = field(list, name)
+		}
+		if list == nil || list.Tag == "!!null" {
+			continue
+		}
+		if list.Kind != yaml.SequenceNode {
+			return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
+		}
+		for _, node := range list.Content {
+			if err := f.addJob(node, nil); err != nil {
 				return err
 			}
 		}
 	}
-	return f.namedJobs(root)
-}
-
-// namedJobs are those of a map. What is null or not enabled is no scrape config.
-func (f *file) namedJobs(root *yaml.Node) error {
-	_, configs := field(root, "scrapeConfigs")
-	if configs == nil || configs.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(configs.Content); i += 2 {
-		k, node := configs.Content[i], configs.Content[i+1]
+	_, named := field(root, "scrapeConfigs")
+	for i := 0; named != nil && named.Kind == yaml.MappingNode && i+1 < len(named.Content); i += 2 {
+		node := named.Content[i+1]
 		if _, enabled := field(node, "enabled"); enabled != nil && enabled.Value == "false" || node.Tag == "!!null" {
 			continue
 		}
-		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
-			return fmt.Errorf("line %d: the scrape config %s must be a mapping that is written out", k.Line, k.Value)
+		if err := f.addJob(node, named.Content[i]); err != nil {
+			return err
 		}
-		name := k
-		if _, own := field(node, "job_name"); own != nil {
-			name = own
-		}
-		f.addJob(name.Value, node, f.nextLine(node)-1)
 	}
 	return nil
 }
 
-func (f *file) addJob(name string, node *yaml.Node, last int) {
-	first := node.Line - 1
-	f.jobs = append(f.jobs, job{
-		name: name, mapping: node, first: first, last: last, text: strings.Join(f.lines[first:max(first, last+1)], ""),
-	})
+// addJob adds a scrape config, whose job_name is as given if it has none.
+func (f *file) addJob(node, name *yaml.Node) error {
+	if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+		return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
+	}
+	if _, own := field(node, "job_name"); own != nil {
+		name = own
+	}
+	if name == nil || name.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
+	}
+	f.jobs = append(f.jobs, job{name: name.Value, mapping: node, first: node.Line - 1, last: f.nextLine(node) - 1})
+	return nil
 }
+
+func (f *file) text(j job) string { return strings.Join(f.lines[j.first:j.last+1], "") }
 
 // nextLine returns the line, from 0, on which what follows the node begins.
 func (f *file) nextLine(node *yaml.Node) int {
-	next, last := len(f.lines), deepest(node)
-	var visit func(*yaml.Node)
-	visit = func(n *yaml.Node) {
-		if n.Line > last {
-			next = min(next, n.Line-1)
-		}
-		for _, c := range n.Content {
-			visit(c)
-		}
+	if i, _ := slices.BinarySearch(f.begins, deepest(node)+1); i < len(f.begins) {
+		return f.begins[i] - 1
 	}
-	visit(f.doc)
-	return next
+	return len(f.lines)
 }
 
-func (f *file) listedJobs(root *yaml.Node) error {
-	k, list := field(root, scrapeConfigs)
-	if list == nil {
-		return nil
-	}
-	if list.Kind != yaml.SequenceNode && !isEmpty(list) {
-		return fmt.Errorf("line %d: %s must be a list", k.Line, scrapeConfigs)
-	}
-	end := f.nextLine(list)
-	for i, node := range list.Content {
-		if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
-			return fmt.Errorf("line %d: a scrape config must be a mapping that is written out", node.Line)
+// lastLine returns the last line, from 0, of a node. Blank lines and comments behind
+// it do not count, nor do the dash of the next item and the end of the document.
+func (f *file) lastLine(node *yaml.Node) int {
+	last := f.nextLine(node) - 1
+	for ; last >= deepest(node); last-- {
+		if text := strings.TrimSpace(f.lines[last]); text != "" && text[0] != '#' && text != "-" && text != "..." {
+			break
 		}
-		_, name := field(node, "job_name")
-		if name == nil || name.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: the scrape config has no job_name", node.Line)
-		}
-		last := end - 1
-		if i+1 < len(list.Content) {
-			last = list.Content[i+1].Line - 2
-		}
-		f.addJob(name.Value, node, last)
 	}
-	return nil
+	return last
 }
-
-func (f *file) text() string { return strings.Join(f.lines, "") }
 
 // selectJobs returns the indices of the jobs whose names match.
 func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
@@ -170,17 +160,13 @@ func (f *file) selectJobs(jobs *regexp.Regexp) ([]int, error) {
 	case len(f.jobs) == 0:
 		return nil, fmt.Errorf("there are no %s", scrapeConfigs)
 	case len(out) == 0:
-		return nil, fmt.Errorf("no job_name matches %s: there are %s", jobs, strings.Join(f.names(), ", "))
+		names := make([]string, 0, len(f.jobs))
+		for _, j := range f.jobs {
+			names = append(names, j.name)
+		}
+		return nil, fmt.Errorf("no job_name matches %s: there are %s", jobs, strings.Join(names, ", "))
 	}
 	return out, nil
-}
-
-func (f *file) names() []string {
-	names := make([]string, 0, len(f.jobs))
-	for _, j := range f.jobs {
-		names = append(names, j.name)
-	}
-	return names
 }
 
 // block is a run of marked lines, marks included. Lines count from 0.
@@ -220,40 +206,38 @@ func (f *file) otherFiles() []string {
 	return out
 }
 
-// values returns the scrape configs as plain values.
-func (f *file) values() []map[string]any {
-	var out []map[string]any
+// split returns the rules of each scrape config, merged ones too, and everything else.
+func (f *file) split() (rules [][]any, rest any) {
 	for _, j := range f.jobs {
-		var m map[string]any
-		// It has been decoded as a part of the file.
-		_ = j.mapping.Decode(&m)
-		out = append(out, m)
+		var fields map[string]any
+		_ = j.mapping.Decode(&fields) // It has been decoded as a part of the file.
+		own, _ := fields[key].([]any)
+		rules = append(rules, own)
 	}
-	return out
+	_ = f.without(f.doc).Decode(&rest)
+	return rules, rest
 }
 
-// others returns everything but the scrape configs.
-func (f *file) others() any {
-	var without func(n *yaml.Node) *yaml.Node
-	without = func(n *yaml.Node) *yaml.Node {
-		if slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n }) {
-			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+// without returns a copy without the rules of scrape configs. What is an alias of one
+// has them still, so that it is noticed if it would get some.
+func (f *file) without(n *yaml.Node) *yaml.Node {
+	out := *n
+	out.Content = nil
+	isJob := slices.ContainsFunc(f.jobs, func(j job) bool { return j.mapping == n })
+	for i, c := range n.Content {
+		if !isJob || n.Content[i-i%2].Value != key {
+			out.Content = append(out.Content, f.without(c))
 		}
-		out := *n
-		out.Content = nil
-		for _, c := range n.Content {
-			out.Content = append(out.Content, without(c))
-		}
-		return &out
 	}
-	var out any
-	_ = without(f.doc).Decode(&out)
-	return out
+	if isJob {
+		out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"})
+	}
+	return &out
 }
 
 // field returns the key and the value of a field of a mapping, or nil.
 func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
-	if mapping.Kind != yaml.MappingNode {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil, nil
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -265,39 +249,6 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 }
 
 func (j job) field(name string) (key, value *yaml.Node) { return field(j.mapping, name) }
-
-// nothing returns what stands for no rules in the job: the bracket that begins an
-// empty list, a written null, or "".
-func (j job) nothing() string {
-	_, value := j.field(key)
-	switch {
-	case value == nil:
-		return ""
-	case value.Kind == yaml.SequenceNode && len(value.Content) == 0:
-		return "["
-	case value.Tag == "!!null":
-		return value.Value
-	}
-	return ""
-}
-
-// merged reports whether the field comes from a merge key.
-func (j job) merged(name string) bool {
-	if _, own := j.field(name); own != nil {
-		return false
-	}
-	_, from := j.field("<<")
-	if from == nil {
-		return false
-	}
-	var all map[string]any
-	return from.Decode(&all) != nil || all[name] != nil
-}
-
-// isEmpty reports whether the node is nothing or an empty list.
-func isEmpty(node *yaml.Node) bool {
-	return node.Anchor == "" && (node.Tag == "!!null" || node.Kind == yaml.SequenceNode && len(node.Content) == 0)
-}
 
 // deepest returns the last line on which a part of the node begins, from 1.
 func deepest(node *yaml.Node) int {

@@ -137,6 +137,16 @@ func TestLineEndsAndMissingLastOnesAreKept(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsMergedIntoAnotherGivesItNoRules(t *testing.T) {
+	const text = "scrape_configs:\n- &a\n  job_name: a\n- <<: *a\n  job_name: b\n"
+	require.Equal(t, map[string]int{"a": 2, "b": 2}, requireLoads(t, inject(t, text, small(), "").Text))
+	require.Equal(t, map[string]int{"a": 0, "b": 2}, requireLoads(t, inject(t, text, small(), "b").Text))
+	_, err := Rules([]byte(text), small(), regexp.MustCompile("^a$"))
+	require.ErrorContains(t, err, `job "b": the file is laid out in a way that cannot be edited`)
+	_, err = Rules([]byte(text+"other: *a\n"), small(), nil)
+	require.ErrorContains(t, err, "more than the rules would change")
+}
+
 // chartValues are values of the chart prometheus, with scrape configs in all forms.
 const chartValues = `# own
 serverFiles:
@@ -222,16 +232,16 @@ func TestWhatCannotBeEditedIsAnErrorWithItsLine(t *testing.T) {
 		"scrape_configs:\n- scheme: http\n":  "line 2: the scrape config has no job_name",
 		"scrape_configs:\n- {job_name: a}\n": `job "a": line 2: the scrape config is in braces`,
 		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [{action: drop, regex: x}]\n":                                                        "line 3: metric_relabel_configs must be a list with an item per line",
-		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [\n  ]\n":                                                                            "an empty list over several lines",
+		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: [\n  ]\n":                                                                            "line 3: metric_relabel_configs must be a list with an item per line, or []",
 		"x: &x []\nscrape_configs:\n- job_name: a\n  metric_relabel_configs: *x\n":                                                                      "no alias",
-		"x: &x {metric_relabel_configs: [{action: drop}]}\nscrape_configs:\n- <<: *x\n  job_name: a\n":                                                  "comes from a merge key",
+		"x: &x {metric_relabel_configs: [{action: drop}]}\nscrape_configs:\n- <<: *x\n  job_name: a\n":                                                  `job "a": the file is laid out in a way that cannot be edited: its own rules would change; write out those of a merge key`,
 		"scrape_configs:\n- job_name: a\n" + begin:                                                                                                      "line 3: marked rules begin that do not end",
 		"scrape_configs:\n- job_name: a\n" + end:                                                                                                        "line 3: marked rules end that did not begin",
 		"scrape_configs:\n- job_name: a\n" + begin + begin:                                                                                              "line 4: marked rules begin, and those that began in line 3",
 		begin + end + "scrape_configs:\n- job_name: a\n":                                                                                                "line 1: the marked rules are not in a scrape config",
 		"scrape_configs:\n- job_name: a\n  metric_relabel_configs:\n" + begin + "  - {action: keep, regex: x}\n" + end:                                  "the marked lines hold more than drop rules",
 		"scrape_configs:\n- job_name: a\n" + begin + "  scheme: https\n" + end:                                                                          "more than the rules would change",
-		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: &x\n  - action: labeldrop\n    regex: x\nglobal: {external_labels: {}}\nother: *x\n": "line 3: metric_relabel_configs has an anchor",
+		"scrape_configs:\n- job_name: a\n  metric_relabel_configs: &x\n  - action: labeldrop\n    regex: x\nglobal: {external_labels: {}}\nother: *x\n": "line 3: metric_relabel_configs must be a list with an item per line, or []; no alias, no anchor",
 	} {
 		_, err := Rules([]byte(text), small(), nil)
 		require.ErrorContains(t, err, want, "%s", text)

@@ -5,6 +5,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,10 +143,10 @@ func (b *boards) readObject(f *Found, file, place string, v any) {
 		b.readObject(f, file, place, o["result"])
 		return
 	case object(o["spec"])["elements"] != nil:
-		b.readV2(f, file, place, o)
+		b.readClassic(f, file, place, classic(o))
 		return
 	case o["elements"] != nil && o["layout"] != nil:
-		b.readV2(f, file, place, map[string]any{"spec": o})
+		b.readClassic(f, file, place, classic(map[string]any{"spec": o}))
 		return
 	case o["spec"] != nil && o["apiVersion"] != nil:
 		b.readObject(f, file, place, o["spec"])
@@ -199,10 +200,7 @@ func (b *boards) readClassic(f *Found, file, place string, o map[string]any) {
 	}
 	for i, a := range list(object(o["annotations"])["list"]) {
 		a := object(a)
-		expr := str(a["expr"])
-		if expr == "" {
-			expr = str(object(a["target"])["expr"])
-		}
+		expr := cmp.Or(str(a["expr"]), str(object(a["target"])["expr"]))
 		if expr != "" && d.isPrometheus(a["datasource"]) {
 			d.add(KindAnnotation, quotedName("annotation", str(a["name"]), strconv.Itoa(i+1)), expr)
 		}
@@ -284,15 +282,9 @@ func (d *board) variable(v map[string]any) {
 			}
 		}
 	}
-	if query == "" {
-		query = str(v["definition"])
+	if query = cmp.Or(query, str(v["definition"])); query == "" {
+		return
 	}
-	if query != "" {
-		d.addVariable(place, query)
-	}
-}
-
-func (d *board) addVariable(place, query string) {
 	exprs, listing, err := parseVariableQuery(query, d.vars)
 	if err != nil {
 		d.found.problem(d.file, d.prefix+", "+place, err)
@@ -332,11 +324,7 @@ func (d *board) panel(p map[string]any) {
 		if strings.TrimSpace(expr) == "" || !d.isPrometheus(source) {
 			continue
 		}
-		ref := str(t["refId"])
-		if ref == "" {
-			ref = strconv.Itoa(i + 1)
-		}
-		d.add(KindPanel, place+", query "+ref, expr)
+		d.add(KindPanel, place+", query "+cmp.Or(str(t["refId"]), strconv.Itoa(i+1)), expr)
 	}
 	d.panels(list(p["panels"]))
 }

@@ -4,101 +4,77 @@
 package source
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 )
 
-// readV2 reads the dashboards of Grafana 12 and later, in which panels are
-// elements of a layout.
-func (b *boards) readV2(f *Found, file, place string, o map[string]any) {
+// classic returns a dashboard of Grafana 12 and later, in which panels are elements
+// of a layout, in the form that dashboards had before.
+func classic(o map[string]any) map[string]any {
 	spec := object(o["spec"])
-	title := str(spec["title"])
-	if title == "" {
-		title = str(object(o["metadata"])["name"])
+	var variables, annotations, panels []any
+	for _, v := range list(spec["variables"]) {
+		variables = append(variables, classicVariable(object(v)))
 	}
-	d := b.newBoard(f, file, place, title)
-	variables := list(spec["variables"])
-	for _, v := range variables {
-		d.declareV2(object(v))
-	}
-	for _, v := range variables {
-		d.variableV2(object(v))
-	}
-	for i, a := range list(spec["annotations"]) {
+	for _, a := range list(spec["annotations"]) {
 		s := object(object(a)["spec"])
-		d.queriesV2(KindAnnotation, quotedName("annotation", str(s["name"]), strconv.Itoa(i+1)), s["query"])
+		annotation := classicQuery(s["query"])
+		annotation["name"] = s["name"]
+		annotations = append(annotations, annotation)
 	}
 	elements := object(spec["elements"])
 	for _, key := range slices.Sorted(maps.Keys(elements)) {
-		d.elementV2(key, object(elements[key]))
+		panels = append(panels, classicPanel(key, object(elements[key])))
+	}
+	return map[string]any{
+		"title":      cmp.Or(str(spec["title"]), str(object(o["metadata"])["name"])),
+		"templating": map[string]any{"list": variables}, "annotations": map[string]any{"list": annotations}, "panels": panels,
 	}
 }
 
-func (d *board) declareV2(v map[string]any) {
+func classicVariable(v map[string]any) map[string]any {
 	spec := object(v["spec"])
 	spec["type"] = map[string]string{
-		"DatasourceVariable": "datasource", "CustomVariable": "custom", "ConstantVariable": "constant",
+		"DatasourceVariable": "datasource", "CustomVariable": "custom", "ConstantVariable": "constant", "QueryVariable": "query",
 	}[str(v["kind"])]
 	if kind := str(spec["pluginId"]); kind != "" {
 		spec["query"] = kind
 	}
-	d.declare(spec)
+	if spec["type"] == "query" {
+		spec["datasource"] = classicSource(spec["query"])
+		query := object(object(spec["query"])["spec"])
+		query["query"] = cmp.Or(str(query["query"]), str(query["__legacyStringValue"]))
+		spec["query"] = query
+	}
+	return spec
 }
 
-func (d *board) variableV2(v map[string]any) {
-	spec := object(v["spec"])
-	if str(v["kind"]) != "QueryVariable" || !d.isPrometheusV2(object(spec["query"])) {
-		return
-	}
-	query := object(object(spec["query"])["spec"])
-	text := str(query["query"])
-	if text == "" {
-		text = str(query["__legacyStringValue"])
-	}
-	if text == "" {
-		text = str(spec["definition"])
-	}
-	if text != "" {
-		d.addVariable(quotedName("variable", str(spec["name"]), ""), text)
-	}
-}
-
-func (d *board) elementV2(key string, e map[string]any) {
+func classicPanel(key string, e map[string]any) map[string]any {
 	spec := object(e["spec"])
-	place := quotedName("panel", str(spec["title"]), key)
-	if id := number(spec["id"]); id != "" {
-		place += " (id " + id + ")"
-	}
+	panel := map[string]any{"title": cmp.Or(str(spec["title"]), key), "id": spec["id"]}
 	if str(e["kind"]) == "LibraryPanel" {
-		d.wanted = append(d.wanted, wantedPanel{d.file, d.prefix + ", " + place, str(object(spec["libraryPanel"])["uid"])})
-		return
+		panel["libraryPanel"] = map[string]any{"uid": object(spec["libraryPanel"])["uid"]}
+		return panel
 	}
-	for i, q := range list(object(object(spec["data"])["spec"])["queries"]) {
+	var targets []any
+	for _, q := range list(object(object(spec["data"])["spec"])["queries"]) {
 		s := object(object(q)["spec"])
-		ref := str(s["refId"])
-		if ref == "" {
-			ref = strconv.Itoa(i + 1)
-		}
-		d.queriesV2(KindPanel, place+", query "+ref, s["query"])
+		target := classicQuery(s["query"])
+		target["refId"] = s["refId"]
+		targets = append(targets, target)
 	}
+	panel["targets"] = targets
+	return panel
 }
 
-func (d *board) queriesV2(kind Kind, place string, query any) {
-	q := object(query)
-	expr := str(object(q["spec"])["expr"])
-	if strings.TrimSpace(expr) != "" && d.isPrometheusV2(q) {
-		d.add(kind, place, expr)
-	}
+func classicQuery(query any) map[string]any {
+	return map[string]any{"expr": object(object(query)["spec"])["expr"], "datasource": classicSource(query)}
 }
 
-// isPrometheusV2 reads the type of data source, which has been in kind and is in
+// classicSource reads the type of data source, which has been in kind and is in
 // group.
-func (d *board) isPrometheusV2(q map[string]any) bool {
-	kind := str(q["group"])
-	if kind == "" {
-		kind = str(q["kind"])
-	}
-	return d.isPrometheus(map[string]any{"type": kind})
+func classicSource(query any) map[string]any {
+	q := object(query)
+	return map[string]any{"type": cmp.Or(str(q["group"]), str(q["kind"]))}
 }

@@ -113,8 +113,8 @@ func SplitMarkers(s string) []string { return markerPattern.Split(s, -1) }
 // writes down, and works as 1 where the expression is evaluated.
 const UnknownNumber = 1 + 0x1p-52
 
-// newParser accepts what any server of Prometheus 3 may be configured to.
-func newParser() parser.Parser {
+// NewParser accepts what any server of Prometheus 3 may be configured to.
+func NewParser() parser.Parser {
 	return parser.NewParser(parser.Options{
 		EnableExperimentalFunctions: true,
 		EnableUnquotedUTF8Names:     true,
@@ -134,7 +134,7 @@ func parseExpr(text string) (parser.Expr, error) {
 	if tooDeep(text) {
 		return nil, fmt.Errorf("the expression is nested more than %d deep", maxDepth)
 	}
-	expr, err := newParser().ParseExpr(text)
+	expr, err := NewParser().ParseExpr(text)
 	if err != nil {
 		return nil, firstParseError(err)
 	}

@@ -47,7 +47,7 @@ func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
 	serverOnly(a, "no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.reads.noText)
 	add("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS.", walreplay.AutoMax),
 		"auto", &f.walReplay)
-	add("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off.",
+	add("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off. parallel also keeps what the repair of a damaged log removes.",
 		replayParallel, &f.replay)
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs, and to what is received by remote write and OTLP: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off. Other rules, or off, for what is received: recommended,remote-write=off,otlp=minimal.").
 		Default(relabel.ProfileRecommended).SetValue(namedValue{&f.dropRulesFlag, "guard.drop-rules"})

@@ -610,6 +610,10 @@ func (g *replayGenerator) damage() {
 	if g.chance(2) {
 		name = files[len(files)-1]
 	}
+	g.damageFile(name)
+}
+
+func (g *replayGenerator) damageFile(name string) {
 	b, err := os.ReadFile(name)
 	require.NoError(g.t, err)
 	if len(b) == 0 {
@@ -687,6 +691,9 @@ func (g *replayGenerator) open(dir string, parallel bool, ended *replayEnds) []s
 	}
 	out := []string{fmt.Sprintf("init: %s", strings.ReplaceAll(fmt.Sprint(initErr), dir, ""))}
 	if initErr != nil {
+		if parallel {
+			keeperOf(dir, logger).keep(initErr, h.MaxTime())
+		}
 		if e, ok := errors.AsType[*errLoadWbl](initErr); ok {
 			err = wbl.Repair(e.err)
 		} else {

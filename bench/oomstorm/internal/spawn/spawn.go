@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 
 	"github.com/promguard/promguard/bench/internal/proc"
@@ -42,7 +43,7 @@ func Command(o Options, path string, args ...string) (*exec.Cmd, error) {
 }
 
 // Become does what Command asks for. args are those after Word. It returns only
-// if it fails, and must run on the main thread.
+// if it fails.
 func Become(args []string) error {
 	if len(args) < 3 {
 		return errors.New("become is for oomstorm's own use")
@@ -52,6 +53,7 @@ func Become(args []string) error {
 		return err
 	}
 	if idle {
+		runtime.LockOSThread() // A priority is that of the thread that becomes the other program.
 		if err := beIdle(); err != nil {
 			return fmt.Errorf("lowering the priority: %w", err)
 		}

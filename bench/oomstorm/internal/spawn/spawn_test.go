@@ -8,7 +8,6 @@ package spawn
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,8 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == "oomstorm" {

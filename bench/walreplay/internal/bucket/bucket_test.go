@@ -67,18 +67,17 @@ func TestRecordingsComeBackAsTheyWent(t *testing.T) {
 	require.ErrorContains(t, err, "holds no recording named fleet")
 }
 
-func TestReportsComeBackAndAreListedBesideRecordings(t *testing.T) {
-	b := inDirectory(t, t.TempDir())
+func TestReportsAreListedBesideRecordings(t *testing.T) {
+	dir := t.TempDir()
+	b := inDirectory(t, dir)
 	_, err := b.Push(t.Context(), wal(t), "fleet/a", nil)
 	require.NoError(t, err)
 	require.NoError(t, b.CheckNew(t.Context(), "reports/x.json"))
 	require.NoError(t, b.PutReport(t.Context(), "reports/x.json", []byte("{}")))
 	require.ErrorContains(t, b.PutReport(t.Context(), "reports/x.json", []byte("{}")), "holds reports/x.json already")
-	text, err := b.Report(t.Context(), "reports/x.json")
+	text, err := os.ReadFile(filepath.Join(dir, "some/where/reports/x.json"))
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(text))
-	_, err = b.Report(t.Context(), "reports/y.json")
-	require.ErrorContains(t, err, "holds no report named reports/y.json")
 	var names []string
 	require.NoError(t, b.List(t.Context(), func(e Entry) { names = append(names, fmt.Sprint(e.Name, e.Manifest != nil)) }))
 	require.Equal(t, []string{"fleet/atrue", "reports/x.jsonfalse"}, names)

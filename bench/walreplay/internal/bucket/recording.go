@@ -185,15 +185,6 @@ func (b *Bucket) PutReport(ctx context.Context, name string, text []byte) error 
 	return nil
 }
 
-// Report reads a report.
-func (b *Bucket) Report(ctx context.Context, name string) ([]byte, error) {
-	text, err := b.read(ctx, name, maxManifest)
-	if b.IsObjNotFoundErr(err) {
-		return nil, fmt.Errorf("the bucket %s holds no report named %s", b.Name(), name)
-	}
-	return text, err
-}
-
 func (b *Bucket) read(ctx context.Context, object string, most int64) ([]byte, error) {
 	r, err := b.Get(ctx, object)
 	if err != nil {

@@ -2,22 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package floor measures how fast the bytes of a write-ahead log can merely be
-// read here, taken apart, decompressed and decoded, by one goroutine that does
-// nothing with them: the least that a replay of the log could take on one
-// thread.
+// read here, and decoded, by one goroutine that does nothing with them: the least
+// that a replay of the log could take on one thread.
 package floor
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/record"
-	"github.com/prometheus/prometheus/util/compression"
+	"github.com/prometheus/prometheus/tsdb/wlog"
 
 	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
@@ -27,16 +25,14 @@ type Stage int
 
 // The stages.
 const (
-	Read       Stage = iota // the files are read
-	Frame                   // and taken apart into records, whose CRCs are checked
-	Decompress              // and the records decompressed
-	Decode                  // and decoded into series, samples and the like
+	Read   Stage = iota // the files are read
+	Decode              // and taken apart into records, decompressed and decoded, with upstream's code
 )
 
 // Stages are all stages, in order.
-func Stages() []Stage { return []Stage{Read, Frame, Decompress, Decode} }
+func Stages() []Stage { return []Stage{Read, Decode} }
 
-func (s Stage) String() string { return [...]string{"read", "frame", "decompress", "decode"}[s] }
+func (s Stage) String() string { return [...]string{"read", "decode"}[s] }
 
 // Result is what one pass over the log took, and how much it passed. Counts
 // that a stage does not get to are 0.
@@ -45,19 +41,18 @@ type Result struct {
 	Wall  time.Duration
 	// CPU is the user and system time of this process during the pass, garbage
 	// collection included.
-	CPU          time.Duration
-	Bytes        int64 // read
-	Records      int
-	Decompressed int64 // bytes
-	Series       int   // entries in series records
-	Samples      int   // floats and native histograms
-	Others       int   // exemplars, metadata, tombstones and markers
+	CPU     time.Duration
+	Bytes   int64 // read
+	Records int
+	Series  int // entries in series records
+	Samples int // floats and native histograms
+	Others  int // exemplars, metadata, tombstones and markers
 }
 
 // Measure passes once over segments, in the order given. It returns an error at
 // the first one that cannot be read or is corrupt. p gets the bytes read.
 func Measure(ctx context.Context, segments []string, s Stage, p *progress.Line) (Result, error) {
-	m := meter{result: Result{Stage: s}, framer: newFramer(), buf: compression.NewSyncDecodeBuffer(), progress: p}
+	m := meter{result: Result{Stage: s}, progress: p}
 	m.dec.Decoder = record.NewDecoder(labels.NewSymbolTable(), promslog.NewNopLogger())
 	cpu, err := cpuTime()
 	if err != nil {
@@ -66,7 +61,7 @@ func Measure(ctx context.Context, segments []string, s Stage, p *progress.Line) 
 	begin := time.Now()
 	for _, path := range segments {
 		if err := m.segment(ctx, path); err != nil {
-			return Result{}, err
+			return Result{}, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	m.result.Wall = time.Since(begin)
@@ -78,55 +73,38 @@ func Measure(ctx context.Context, segments []string, s Stage, p *progress.Line) 
 // meter takes segments to a stage.
 type meter struct {
 	result   Result
-	framer   *framer
-	buf      compression.DecodeBuffer
 	dec      decoder
 	progress *progress.Line
 }
 
 func (m *meter) segment(ctx context.Context, path string) error {
-	file, err := os.Open(path)
+	segment, err := wlog.OpenReadSegment(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	in := &counted{ctx: ctx, r: file, meter: m}
+	in := &counted{ctx: ctx, SegmentFile: segment.SegmentFile, meter: m}
+	segment.SegmentFile = in
+	defer in.Close()
 	if m.result.Stage == Read {
 		_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, make([]byte, 1<<20))
 		return err
 	}
-	m.framer.reset(in)
-	for m.framer.next() {
-		if err := m.record(); err != nil {
-			return fmt.Errorf("%s: record before offset %d: %w", path, m.framer.offset, err)
+	// It fills the last page up with zeros: a killed process leaves part of a page.
+	r := wlog.NewReader(wlog.NewSegmentBufReader(segment))
+	for r.Next() {
+		m.result.Records++
+		if err := m.dec.decode(r.Record(), &m.result); err != nil {
+			return fmt.Errorf("record before offset %d: %w", r.Offset(), err)
 		}
 	}
-	if m.framer.err != nil {
-		return fmt.Errorf("%s: offset %d: %w", path, m.framer.offset, m.framer.err)
-	}
-	return nil
-}
-
-func (m *meter) record() error {
-	m.result.Records++
-	if m.result.Stage < Decompress {
-		return nil
-	}
-	rec, err := compression.Decode(m.framer.compression, m.framer.data, m.buf)
-	if err != nil {
-		return err
-	}
-	m.result.Decompressed += int64(len(rec))
-	if m.result.Stage < Decode {
-		return nil
-	}
-	return m.dec.decode(rec, &m.result)
+	return r.Err()
 }
 
 // counted counts what is read, and ends when the context does.
 type counted struct {
+	wlog.SegmentFile
+
 	ctx   context.Context
-	r     io.Reader
 	meter *meter
 }
 
@@ -134,7 +112,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := c.r.Read(b)
+	n, err := c.SegmentFile.Read(b)
 	c.meter.result.Bytes += int64(n)
 	c.meter.progress.Add(float64(n))
 	return n, err

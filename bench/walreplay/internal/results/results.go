@@ -6,7 +6,6 @@
 package results
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,7 +111,7 @@ func cpuModel() string {
 }
 
 // Formats are the formats that Write knows.
-func Formats() []string { return []string{"benchfmt", "table", "json", "html"} }
+func Formats() []string { return []string{"benchfmt", "table", "json"} }
 
 // Write writes the report in one of Formats.
 func (r *Report) Write(w io.Writer, format string) error {
@@ -129,24 +128,8 @@ func (r *Report) Write(w io.Writer, format string) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
-	case "html":
-		return r.writeHTML(w)
 	}
 	return fmt.Errorf("format must be one of %v, got %q", Formats(), format)
-}
-
-// Parse reads a report in the format json.
-func Parse(b []byte) (*Report, error) {
-	r := &Report{}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(r); err != nil {
-		return nil, fmt.Errorf("this is no report in the format json of walreplay run: %w", err)
-	}
-	if len(r.Binaries) == 0 || len(r.Runs) == 0 {
-		return nil, errors.New("this is no report in the format json of walreplay run: it has no runs")
-	}
-	return r, nil
 }
 
 // floor is the last stage of the floor, nil if none was measured.
@@ -166,18 +149,13 @@ type cell struct {
 
 // median is the median of a figure over the cell's runs.
 func (c *cell) median(figure func(*Run) float64) float64 {
-	values := c.sorted(figure)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
-}
-
-func (c *cell) sorted(figure func(*Run) float64) []float64 {
 	values := make([]float64, 0, len(c.runs))
 	for _, r := range c.runs {
 		values = append(values, figure(r))
 	}
 	slices.Sort(values)
-	return values
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // cells groups the runs by GOMAXPROCS and, in the order of Binaries, by binary.

@@ -14,7 +14,6 @@ import (
 // column is a figure in the tables.
 type column struct {
 	Title string
-	Note  string
 	value func(*Report, *Run) float64
 	print func(float64) string
 }
@@ -23,19 +22,19 @@ type column struct {
 // value of GOMAXPROCS.
 func (r *Report) columns() []column {
 	all := []column{
-		{"wall s", "From the start of the process to its log line “TSDB started”.", func(_ *Report, r *Run) float64 { return r.WallSeconds }, decimals(3)},
-		{"CPU-s", "User and system time of all threads.", func(_ *Report, r *Run) float64 { return r.CPUSeconds }, decimals(3)},
-		{"replay s", "What the head says its replay took.", func(_ *Report, r *Run) float64 { return r.ReplaySeconds }, decimals(3)},
-		{"peak MiB", "Most anonymous resident memory.", func(_ *Report, r *Run) float64 { return float64(r.PeakAnonBytes) / (1 << 20) }, decimals(0)},
-		{"samples/s", "Samples in the log by the time of the replay.", func(p *Report, r *Run) float64 { return r.rate(p.Log.Samples) }, scaled},
-		{"series/s", "Series records in the log by the time of the replay.", func(p *Report, r *Run) float64 { return r.rate(p.Log.Series) }, scaled},
-		{"vol. sw.", "Voluntary context switches.", func(_ *Report, r *Run) float64 { return float64(r.VoluntarySwitches) }, decimals(0)},
-		{"invol. sw.", "Involuntary context switches: they grow when others use the machine.", func(_ *Report, r *Run) float64 { return float64(r.InvoluntarySwitches) }, decimals(0)},
-		{"read MiB", "Bytes read by system calls; m-mapped files are not in it.", func(_ *Report, r *Run) float64 { return float64(r.ReadBytes) / (1 << 20) }, decimals(1)},
-		{"disk MiB", "Bytes fetched from storage.", func(_ *Report, r *Run) float64 { return float64(r.DiskReadBytes) / (1 << 20) }, decimals(1)},
+		{"wall s", func(_ *Report, r *Run) float64 { return r.WallSeconds }, decimals(3)},
+		{"CPU-s", func(_ *Report, r *Run) float64 { return r.CPUSeconds }, decimals(3)},
+		{"replay s", func(_ *Report, r *Run) float64 { return r.ReplaySeconds }, decimals(3)},
+		{"peak MiB", func(_ *Report, r *Run) float64 { return float64(r.PeakAnonBytes) / (1 << 20) }, decimals(0)},
+		{"samples/s", func(p *Report, r *Run) float64 { return r.rate(p.Log.Samples) }, scaled},
+		{"series/s", func(p *Report, r *Run) float64 { return r.rate(p.Log.Series) }, scaled},
+		{"vol. sw.", func(_ *Report, r *Run) float64 { return float64(r.VoluntarySwitches) }, decimals(0)},
+		{"invol. sw.", func(_ *Report, r *Run) float64 { return float64(r.InvoluntarySwitches) }, decimals(0)},
+		{"read MiB", func(_ *Report, r *Run) float64 { return float64(r.ReadBytes) / (1 << 20) }, decimals(1)},
+		{"disk MiB", func(_ *Report, r *Run) float64 { return float64(r.DiskReadBytes) / (1 << 20) }, decimals(1)},
 	}
 	if f := r.floor(); f != nil && f.CPUSeconds > 0 {
-		all = append(all, column{"x floor", "CPU time by that of merely decoding the log on one thread.", func(_ *Report, r *Run) float64 { return r.CPUSeconds / f.CPUSeconds }, decimals(1)})
+		all = append(all, column{"x floor", func(_ *Report, r *Run) float64 { return r.CPUSeconds / f.CPUSeconds }, decimals(1)})
 	}
 	return all
 }

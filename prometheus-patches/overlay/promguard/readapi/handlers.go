@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/prometheus/prometheus/internal/querylimit"
+	"github.com/prometheus/prometheus/internal/promqltext"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/util/httputil"
 )
@@ -43,28 +43,22 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 	}
 	h.table.Turns = reads.NewTurns(opts.Procs, opts.CrowdProcs)
 	if opts.CheckText {
-		policy, err := querylimit.New(textOptions())
-		if err != nil {
-			return nil, err
-		}
-		h.text = func(texts ...string) error { return policy.CheckText(texts...).Err() }
+		h.text = checkText
 	}
 	h.metrics = newMetrics(h, reg)
 	return h, nil
 }
 
-// regexSizeMax is the largest size of the regular expressions of one request, in
-// instructions. A list of 7,500 node names has a third of it.
-const regexSizeMax = 300_000
+// textMost is what PromQL texts may cost: more is too much to parse, whoever asks.
+// The proxy in front of a server is where to be stricter. A list of 7,500 node
+// names has a third of this size of regular expressions.
+var textMost = promqltext.Cost{Bytes: promqltext.MaxBytes, Operators: promqltext.MaxOperators, RegexSize: 300_000}
 
-// textOptions are the limits of PromQL texts: what costs too much to parse,
-// whoever asks. The guard in front of a server is where to be stricter.
-func textOptions() querylimit.Options {
-	o := querylimit.DefaultOptions()
-	o.QueryBytes = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: querylimit.MaxQueryBytes}
-	o.QueryOperators = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: querylimit.MaxQueryOperators}
-	o.RegexSize = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: regexSizeMax}
-	return o
+func checkText(texts ...string) error {
+	if err := promqltext.Check(textMost, texts...); err != nil {
+		return fmt.Errorf("--guard.query-text-limits: %w", err)
+	}
+	return nil
 }
 
 // API puts the handler of a route below /api/v1 under its limits.

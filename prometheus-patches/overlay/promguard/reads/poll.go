@@ -13,7 +13,8 @@ import (
 // processor has nothing to run, but runtime.Gosched leaves the caller to be run:
 // processors that only yield never poll. Whoever waits for a pipe leaves nothing,
 // and is woken by the poll that finds the byte in it, together with all whose
-// connections have something for them. A poll takes 2 microseconds.
+// connections have something for them. A poll takes 2 microseconds. A sleep is no
+// poll: one that is over at once polls nothing, any other takes a millisecond.
 type poller struct {
 	mtx  sync.Mutex
 	r, w *os.File

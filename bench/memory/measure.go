@@ -1,0 +1,199 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
+)
+
+// figures are the bytes of a server's live heap: all of it, and by who allocated them
+// as far as the profile's samples know.
+type figures map[string]float64
+
+// heap is what the figure of the whole heap is called.
+const heap = "heap"
+
+// over returns by series what is more than in a server that scrapes nothing.
+func (f figures) over(idle figures, series int) figures {
+	each := figures{}
+	for _, o := range slices.Concat(slices.Collect(maps.Keys(f)), slices.Collect(maps.Keys(idle))) {
+		each[o] = (f[o] - idle[o]) / float64(series)
+	}
+	return each
+}
+
+// print writes what is at least a hundredth of the largest.
+func (f figures) print(w io.Writer, name, kind string) error {
+	r := &benchfmt.Result{Name: benchfmt.Name("Series/binary=" + name + "/kind=" + kind), Iters: 1}
+	for o, bytes := range f {
+		if o == heap || bytes >= max(1, f[heap]/100) {
+			r.Values = append(r.Values, benchfmt.Value{Value: math.Round(bytes), Unit: o + "-B/series"})
+		}
+	}
+	slices.SortFunc(r.Values, func(a, b benchfmt.Value) int { return cmp.Compare(b.Value, a.Value) })
+	return benchfmt.NewWriter(w).Write(r)
+}
+
+const prometheusConfig = `global:
+  scrape_interval: 10s
+  scrape_timeout: 10s
+scrape_configs:
+  - job_name: cadvisor
+    static_configs: [{targets: [%q]}]
+    metric_relabel_configs: [%s]
+`
+
+const dropAll = `{source_labels: [__name__], regex: container_.*, action: drop}`
+
+// measure starts the binary with an empty data directory, and reads its heap when
+// the target was scraped so often.
+func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrapes int) (figures, error) {
+	dir, err := os.MkdirTemp("", "memory-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	t.idle.Store(kind == "idle")
+	relabel := ""
+	if kind == "dropped" {
+		relabel = dropAll
+	}
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, prometheusConfig, t.addr, relabel), 0o600); err != nil {
+		return nil, err
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	var log strings.Builder
+	cmd := exec.CommandContext(ctx, b.Path, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr}, b.Args...)...)
+	cmd.Stderr, cmd.SysProcAttr = &log, proc.ChildAttr()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		proc.KillGroup(cmd.Process.Pid)
+		_ = cmd.Wait()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	for url := "http://" + addr; scraped(ctx, url) < scrapes; {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("it has not scraped %d times: %w; its log:\n%s", scrapes, ctx.Err(), &log)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return readHeap(ctx, "http://"+addr)
+}
+
+// scraped returns how many scrapes have ended.
+func scraped(ctx context.Context, url string) int {
+	body, err := get(ctx, url+"/api/v1/query?query=count_over_time(up[1h])")
+	if err != nil {
+		return 0 // It is not ready.
+	}
+	m := countRE.FindSubmatch(body)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(m[1]))
+	return n
+}
+
+var countRE = regexp.MustCompile(`"value":\[[^,]+,"([0-9]+)"`)
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, res.Status)
+	}
+	return body, err
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// readHeap reads the profile of the heap after two collections: pools give back what
+// they hold at the second one.
+func readHeap(ctx context.Context, url string) (figures, error) {
+	var p *profile.Profile
+	for range 2 {
+		body, err := get(ctx, url+"/debug/pprof/heap?gc=1")
+		if err != nil {
+			return nil, err
+		}
+		if p, err = profile.ParseData(body); err != nil {
+			return nil, err
+		}
+	}
+	f := figures{}
+	index := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == "inuse_space" })
+	for _, s := range p.Sample {
+		f[owner(s)] += float64(s.Value[index])
+	}
+	metrics, err := get(ctx, url+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	m := heapRE.FindSubmatch(metrics)
+	if m == nil {
+		return nil, errors.New("/metrics has no go_memstats_heap_alloc_bytes")
+	}
+	f[heap], err = strconv.ParseFloat(string(m[1]), 64)
+	return f, err
+}
+
+var heapRE = regexp.MustCompile(`(?m)^go_memstats_heap_alloc_bytes (.+)$`)
+
+// owner is the function of a sample that allocated it, the first that is not of the
+// standard library's own.
+func owner(s *profile.Sample) string {
+	for _, l := range s.Location {
+		for _, line := range l.Line {
+			if name := line.Function.Name; strings.Contains(name, "prometheus/prometheus/") || strings.Contains(name, "snappy") {
+				name, _, _ = strings.Cut(name, "[")
+				return strings.NewReplacer("(", "", ")", "", "*", "").Replace(name[strings.LastIndex(name, "/")+1:])
+			}
+		}
+	}
+	return "other"
+}
