@@ -27,15 +27,14 @@ build: prometheus promguard walreplay oomstorm
 ## run: a patched Prometheus under load with the guard in front, with the web UI if UI=1 has built it; Ctrl-C stops it
 .PHONY: run
 run:
-	@$(MAKE) prometheus promguard UI=$(or $(UI),$(if $(wildcard $(UI_CACHE)/*),1))
-	go build -o $(BIN)/ ./tools/demo
+	@$(MAKE) prometheus promguard demo UI=$(or $(UI),$(if $(wildcard $(UI_CACHE)/*),1))
 	$(BIN)/demo $(if $(EXPOSITION),--exposition='$(EXPOSITION)') $(ARGS)
 
 ## prometheus: bin/prometheus and bin/promtool from the patched tree; UI=1 with the web UI, which needs npm
 .PHONY: prometheus
 prometheus: patches-apply
 ifeq ($(UI),1)
-	go run ./tools/webui --tree $(TREE) --cache $(UI_CACHE)
+	./tools/webui/build.sh $(TREE) $(UI_CACHE)
 	$(PATCHES) build --out $(BIN) --tags netgo,builtinassets
 else
 	$(PATCHES) build --out $(BIN) --tags netgo
@@ -47,11 +46,12 @@ endif
 stock:
 	@$(PATCHES) build --stock --out $(BIN)/stock --tags netgo
 
-## promguard, walreplay, oomstorm: the other binaries
-.PHONY: promguard walreplay oomstorm
+## promguard, walreplay, oomstorm, demo: the other binaries
+.PHONY: promguard walreplay oomstorm demo
 promguard: PACKAGE := ./cmd/promguard
 walreplay oomstorm: PACKAGE = ./bench/$@
-promguard walreplay oomstorm:
+demo: PACKAGE := ./tools/demo
+promguard walreplay oomstorm demo:
 	@go build -ldflags "$$($(PATCHES) ldflags)" -o $(BIN)/ $(PACKAGE)
 
 ## test: everything that must pass before a change lands
@@ -87,9 +87,8 @@ deploy-render:
 
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e
-test-e2e: build stock
-	go build -o $(BIN)/ ./tools/demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/... ./tools/panels/...
+test-e2e: build stock demo
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
 
 ## test-race: the same packages under the race detector, which needs a C compiler; those of the patched Prometheus are in test-race-patches
 .PHONY: test-race
@@ -212,7 +211,6 @@ bench-proxy-long:
 	$(BIN)/bench-proxy crowd
 
 include tools/packaging.mk
-include tools/panels.mk
 include tools/cluster.mk
 
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod; lint looks at the new files and edited lines of the patched tree, too

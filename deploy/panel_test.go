@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
@@ -200,7 +201,7 @@ func TestEvaluationsMissedAreCounted(t *testing.T) {
 
 func TestNoPanelMakesAZeroOfNothing(t *testing.T) {
 	for _, q := range panels(t, "5m") {
-		require.NotContains(t, q.expr, "vector(0)", q.place)
+		require.NotContains(t, q.Expr, "vector(0)", q.Place)
 	}
 }
 
@@ -208,8 +209,8 @@ func TestNoPanelMakesAZeroOfNothing(t *testing.T) {
 func panel(t *testing.T, place string) string {
 	t.Helper()
 	for _, q := range panels(t, "5m") {
-		if q.place == place {
-			return q.expr
+		if q.Place == place {
+			return q.Expr
 		}
 	}
 	require.Fail(t, "no panel", place)
@@ -251,4 +252,22 @@ func exact(t *testing.T, store storage.Queryable, expr string) map[string]float6
 		found[strings.TrimSpace(s.Metric.String())] = s.F
 	}
 	return found
+}
+
+func TestALegendTellsSeriesApart(t *testing.T) {
+	a, b := labels.FromStrings("class", "query", "instance", "a"), labels.FromStrings("class", "query", "instance", "b")
+	for legend, wrong := range map[string]string{
+		"__auto":                         "",
+		"{{class}} of {{instance}}":      "",
+		"{{pod}}{{instance}} of nothing": "",
+		"{{ class }}":                    `two series have the legend "query"`,
+		"{{class}} {{pod}}":              `the legend has {{pod}}, which {class="query", instance="a"} leaves empty`,
+	} {
+		err := Panel{Legend: legend}.CheckLegends([]labels.Labels{a, b})
+		if wrong == "" {
+			require.NoError(t, err, legend)
+		} else {
+			require.EqualError(t, err, wrong)
+		}
+	}
 }

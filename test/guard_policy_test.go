@@ -68,10 +68,10 @@ tenants:
 		require.Len(t, series.Data, want, query)
 		require.Equal(t, []string{"results truncated due to limit"}, series.Warnings, "the server itself says so")
 	}
-	require.Contains(t, errorOf(t, at("query?query="+url.QueryEscape("rate(up[2d])"))), "limit range: a query that reads 2d of samples")
-	require.Contains(t, errorOf(t, at("query?query=kube_pod_info")), "rule no-pods: use namespace:pods:count")
+	require.Contains(t, errorOf(t, at("query?query="+url.QueryEscape("rate(up[2d])"))), "Limit range: a query that reads 2d of samples")
+	require.Contains(t, errorOf(t, at("query?query=kube_pod_info")), "use namespace:pods:count. Limit deny: this request is denied by the rule no-pods")
 	require.Equal(t, http.StatusOK, at("query?query=count(kube_pod_info)", "FromAlert", "true").code)
-	require.Contains(t, errorOf(t, at("query?query=up%2Bup", "X-Scope-OrgID", "strict")), "limit selectors of tenant strict")
+	require.Contains(t, errorOf(t, at("query?query=up%2Bup", "X-Scope-OrgID", "strict")), "Limit selectors of tenant strict")
 
 	// A mistake keeps the policy as it is, and is told with its line.
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  rnage: {max: 1d}\n"), 0o644))
@@ -92,7 +92,7 @@ func TestPolicyIsTriedOnTheQueryLogOfPrometheus(t *testing.T) {
 	p.stop(t)
 	policy := filepath.Join(t.TempDir(), "new.yml")
 	require.NoError(t, os.WriteFile(policy, []byte("limits: {range: {mode: enforce, max: 1d}}\n"), 0o644))
-	out, err := exec.Command(binary(t, "promguard"), "policy", "test", "--policy", policy, "--query-log", log).CombinedOutput()
+	out, err := exec.Command(binary(t, "promguard"), "policy", "test", "--config.file", policy, "--query-log", log).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, strings.HasPrefix(string(out), "4 requests: would refuse 3 (75 %), of which 0 were refused before; would warn 0 (0 %)\n"), string(out))
 	require.Regexp(t, `(?m)^range +2 +0 +0 `, string(out))

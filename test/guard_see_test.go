@@ -54,7 +54,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 	p.stop(t)
 	for name, log := range map[string]string{"the guard's": guardLog, "Prometheus's": upstreamLog} {
 		t.Run(name, func(t *testing.T) {
-			limits, told := run(t, "policy", "suggest", "--query-log="+log, "--policy="+file, "--min-requests=100", "--min-period=0s")
+			limits, told := run(t, "policy", "suggest", "--query-log="+log, "--config.file="+file, "--min-requests=100", "--min-period=0s")
 			// Prometheus logs what the guard asks it at the start, too.
 			require.Regexp(t, `^15\d requests that were answered, from `, told)
 			require.Regexp(t, `(?m)^\(all\) +range +150 +6h5m +6h5m +observe 90d +observe 1d$`, told)
@@ -63,7 +63,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 			require.Contains(t, limits, "\n  range: {max: 1d, mode: observe} # a quarter\n")
 			suggested := filepath.Join(t.TempDir(), "new.yml") // The file had no other limits.
 			require.NoError(t, os.WriteFile(suggested, []byte(limits), 0o600))
-			out, _ := run(t, "policy", "test", "--policy="+suggested, "--query-log="+log)
+			out, _ := run(t, "policy", "test", "--config.file="+suggested, "--query-log="+log)
 			refused := map[string]int{"the guard's": 1, "Prometheus's": 0}[name]
 			require.Regexp(t, fmt.Sprintf(`^15\d requests: would refuse %d `, refused), out)
 		})
@@ -117,7 +117,7 @@ func TestTopQueriesOfARealServer(t *testing.T) {
 		require.Equal(t, map[string]int{"1": 3, "2": 1}[q.Panel], q.Requests)
 		require.Equal(t, q.Panel == "2", q.Samples > 0, "the server was asked to tell once: %+v", q)
 	}
-	table, _ := run(t, "top", "--url="+g.telemetry, "--window=1h")
+	table, _ := run(t, "top", "--web.telemetry-address="+strings.TrimPrefix(g.telemetry, "http://"), "--window=1h")
 	require.Regexp(t, `(?m) 3 +0 .* dashboard=d1 panel=1 +query +[0-9a-f]{16} +count\(kube_pod_info`, table)
 }
 

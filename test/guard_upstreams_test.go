@@ -336,12 +336,12 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 			})
 			policy := filepath.Join(t.TempDir(), "promguard.yml")
 			require.NoError(t, os.WriteFile(policy, []byte("{}\n"), 0o644))
-			out, err := exec.Command(binary(t, "promguard"), "check", "config", policy, "--upstream="+root).CombinedOutput()
+			out, err := exec.Command(binary(t, "promguard"), "check", "config", "--config.file="+policy, "--upstream.url="+root).CombinedOutput()
 			require.NoError(t, err, string(out))
 			require.Contains(t, string(out), root+": Prometheus 3.")
 			require.Contains(t, string(out), ", lookback 1m, default step of subqueries 15s, query timeout 50s, samples per query 50000000\n")
 			require.Contains(t, string(out), "the server ends queries after its --query.timeout of 50s, before limits.deadline.query does")
-			out, err = exec.Command(binary(t, "promguard"), "check", "config", "--upstream="+root, "--upstream.kind=thanos").CombinedOutput()
+			out, err = exec.Command(binary(t, "promguard"), "check", "config", "--upstream.url="+root, "--upstream.kind=thanos").CombinedOutput()
 			require.Error(t, err)
 			require.Contains(t, string(out), "promguard: "+root+": it is Prometheus 3.")
 			for flag, want := range map[string]string{
@@ -384,7 +384,7 @@ func TestFederationAndRemoteReadThroughTheGuardAreThoseOfTheServer(t *testing.T)
 				}
 			}
 			require.Greater(t, len(lines(get(t, g.url+"/federate?"+pods))), 50)
-			require.Contains(t, errorOf(t, get(t, g.url+"/federate?"+everything)), "limit selectivity")
+			require.Contains(t, errorOf(t, get(t, g.url+"/federate?"+everything)), "Limit selectivity")
 
 			newest := int64(1000 * metric(t, p.url, "prometheus_tsdb_head_max_time_seconds", nil))
 			named := func(name string) []*prompb.LabelMatcher {
@@ -407,7 +407,7 @@ func TestFederationAndRemoteReadThroughTheGuardAreThoseOfTheServer(t *testing.T)
 			histograms := snappy(t, &prompb.ReadRequest{Queries: []*prompb.Query{{EndTimestampMs: newest, Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_NEQ, Name: "le"}}}}})
 			a := sendRead(t, g.url, histograms)
 			require.Equal(t, http.StatusUnprocessableEntity, a.code)
-			require.Contains(t, errorOf(t, a), "limit selectivity")
+			require.Contains(t, errorOf(t, a), "Limit selectivity")
 		})
 	}
 }

@@ -83,6 +83,13 @@ var onExceptions = []exception{
 		},
 	},
 	{
+		why: "where the web UI is not built in, its pages say so, and are no defect of the server",
+		of:  func(r request) bool { return slices.Contains(uiPages, r.path()) },
+		meant: func(a reply) bool {
+			return strings.HasSuffix(a.status, " 200 OK") && strings.Contains(a.body, "built without its web UI")
+		},
+	},
+	{
 		why: "what is not enabled is unavailable, not a defect of the server",
 		of: func(r request) bool {
 			return strings.HasPrefix(r.path(), api+"/search/") || strings.HasPrefix(r.path(), api+"/admin/")
@@ -105,6 +112,11 @@ var onExceptions = []exception{
 			return requestsRefused.ReplaceAllString(promguardSeries.ReplaceAllString(body, ""), "")
 		},
 	},
+}
+
+// uiPages are what the web UI serves.
+var uiPages = []string{
+	"/query", "/graph", "/alerts", "/rules", "/targets", "/config", "/flags", "/status", "/tsdb-status", "/service-discovery", "/alertmanager-discovery",
 }
 
 var (

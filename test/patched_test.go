@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,20 @@ func TestVersionSaysWhichBuildItIs(t *testing.T) {
 	p := prometheus(t, t.TempDir(), emptyConfig)
 	require.Contains(t, get(t, p.url+"/api/v1/status/buildinfo").body, "+promguard.")
 	require.Equal(t, 1.0, metric(t, p.url, "prometheus_build_info", nil))
+}
+
+func TestAServerWithoutItsUISaysWhatToOpenAndAllOfItOpens(t *testing.T) {
+	p := prometheus(t, t.TempDir(), emptyConfig)
+	page := get(t, p.url+"/")
+	require.Equal(t, 200, page.code)
+	if !strings.Contains(page.body, "built without its web UI") {
+		t.Skip("this build has the web UI")
+	}
+	links := regexp.MustCompile(`href="([^"]+)"`).FindAllStringSubmatch(page.body, -1)
+	require.Greater(t, len(links), 10)
+	for _, link := range links {
+		require.Equal(t, 200, get(t, p.url+link[1]).code, link[1])
+	}
 }
 
 func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {

@@ -119,7 +119,7 @@ func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
 	p := scraping(t, data)
 	g := guard(t, p)
 	for name, url := range map[string]string{"direct": p.url, "guarded": g.url} {
-		e := estimate(t, "--prometheus="+url)
+		e := estimate(t, "--prometheus.url="+url)
 		requireOurs(t, e)
 		require.Equal(t, 12, e.Of.Series, name)
 		require.Len(t, e.Jobs, 1)
@@ -141,7 +141,7 @@ func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
 		require.InDelta(t, want, metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
 	}
 	// It has nothing left to count.
-	out, err := exec.Command(binary(t, "promguard"), "rules", "estimate", "--rules="+rules, "--prometheus="+p.url).CombinedOutput()
+	out, err := exec.Command(binary(t, "promguard"), "rules", "estimate", "--rules="+rules, "--prometheus.url="+p.url).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.True(t, strings.HasPrefix(string(out), "6 SERIES ARE DROPPED ALREADY, "), "%s", out)
 	require.Contains(t, string(out), "3 rules that find nothing to drop")
@@ -165,8 +165,8 @@ groups:
 		require.NoError(t, err, "%s", out)
 	}
 	p := scraping(t, filepath.Join(dir, "data"))
-	run("rules", "suggest", "--rule-files="+rules, "--prometheus="+guard(t, p).url, "--out="+suggested)
-	run("rules", "check", "--rules="+suggested, "--rule-files="+rules, "--prometheus="+p.url)
+	run("rules", "suggest", "--rule-files="+rules, "--prometheus.url="+guard(t, p).url, "--out="+suggested)
+	run("rules", "check", "--rules="+suggested, "--rule-files="+rules, "--prometheus.url="+p.url)
 	text, err := os.ReadFile(suggested)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "# They drop 9 of 12 series")
@@ -205,7 +205,7 @@ scrape_configs:
 		return drops(second) && strings.Contains(get(t, second.url+"/api/v1/query?query=promguard_drop_rule_info").body, "recommended") &&
 			strings.Contains(get(t, second.url+"/api/v1/query?query=disk_reads_total").body, "value")
 	}, 20*time.Second, 100*time.Millisecond)
-	out, err := exec.Command(binary(t, "promguard"), "rules", "suggest", "--rule-files="+rules, "--prometheus="+second.url, "--out="+suggested).CombinedOutput()
+	out, err := exec.Command(binary(t, "promguard"), "rules", "suggest", "--rule-files="+rules, "--prometheus.url="+second.url, "--out="+suggested).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(suggested)
 	require.NoError(t, err)

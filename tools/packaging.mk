@@ -16,7 +16,7 @@ DIST_TAGS := netgo
 DIST_UI := echo 'without the web UI: UI=0'
 else
 DIST_TAGS := netgo,builtinassets
-DIST_UI := go run ./tools/webui --tree $(TREE) --cache $(UI_CACHE) || { echo 'UI=0 leaves the web UI out' >&2; exit 1; }
+DIST_UI := ./tools/webui/build.sh $(TREE) $(UI_CACHE) || { echo 'UI=0 leaves the web UI out' >&2; exit 1; }
 endif
 VERSION_NOW = $$($(PATCHES) version)
 TAG_NOW = v$$($(PATCHES) version | tr + -)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/common/version"
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
@@ -25,16 +24,15 @@ import (
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func main() {
-	if err := dispatch(os.Args[1:]); err != nil {
-		if errors.Is(err, context.Canceled) {
-			err = errors.New("interrupted; what it had started and written was removed")
-		}
-		fmt.Fprintln(os.Stderr, "oomstorm: error:", err)
-		os.Exit(1)
+	err := dispatch(os.Args[1:])
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted; what it had started and written was removed")
 	}
+	os.Exit(cli.Code(os.Stderr, "oomstorm", err))
 }
 
 // dispatch runs a command, or what the program starts itself as.
@@ -54,17 +52,14 @@ func dispatch(args []string) error {
 
 // execute runs one command. Results go to stdout, all else to stderr.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	app := kingpin.New("oomstorm", "Measure whether Prometheus binaries survive a storm of reads under a limit of memory.")
-	app.HelpFlag.Short('h')
-	app.Version(version.Print("oomstorm"))
-	app.UsageWriter(stdout)
+	app := cli.New("oomstorm", "Measure whether Prometheus binaries survive a storm of reads under a limit of memory.", stdout, stderr)
 	run := app.Command("run", "Fill a server, put it under a limit of memory, and let many clients ask for everything while it scrapes and evaluates rules. One binary after the other.")
 	runOptions := runFlags(run)
 	one := app.Command("one", "Fill a server, make a single request, and say what it took. Each request meets a freshly started server.")
 	oneOptions := oneFlags(one)
-	command, err := app.Parse(args)
+	command, err := cli.Parse(app, args)
 	if err != nil {
-		return fmt.Errorf("%w, try --help", err)
+		return err
 	}
 	if !proc.Supported {
 		return errors.New("servers are measured through Linux's /proc and CPU clocks; this system has none")

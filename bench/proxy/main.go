@@ -30,14 +30,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/alecthomas/kingpin/v2"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func main() {
-	if err := execute(os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "proxy:", err)
-		os.Exit(1)
-	}
+	os.Exit(cli.Code(os.Stderr, "proxy", execute(os.Args[1:], os.Stdout)))
 }
 
 type options struct {
@@ -49,7 +46,7 @@ type options struct {
 
 func execute(args []string, stdout io.Writer) error {
 	var o options
-	app := kingpin.New("proxy", "Measures what a proxy in front of Prometheus costs.")
+	app := cli.New("proxy", "Measures what a proxy in front of Prometheus costs.", stdout, os.Stderr)
 	run := app.Command("run", "Measure.")
 	run.Flag("count", "Rounds.").Default("6").IntVar(&o.count)
 	run.Flag("clients", "Connections.").Default("8").IntVar(&o.clients)
@@ -71,8 +68,8 @@ func execute(args []string, stdout io.Writer) error {
 	cr.Flag("slow", "Clients that read 8 KiB of a long answer per second.").Default("500").IntVar(&co.slow)
 	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
 	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard", "guard-truncate", "guard-open")
-	serve.Flag("upstream", "URL of the server behind.").StringVar(&o.upstream)
-	command, err := app.Parse(args)
+	serve.Flag("upstream.url", "URL of the server behind.").StringVar(&o.upstream)
+	command, err := cli.Parse(app, args)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func newTarget(name, url, stats string) *target {
 }
 
 func startSelf(self, kind, server string) (address string, stop func(), err error) {
-	cmd := exec.Command(self, "serve", "--kind="+kind, "--upstream="+server)
+	cmd := exec.Command(self, "serve", "--kind="+kind, "--upstream.url="+server)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

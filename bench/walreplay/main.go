@@ -8,29 +8,24 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/common/version"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	switch {
-	case err == nil:
-		return
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "walreplay: interrupted; what it had written was removed")
-	default:
-		fmt.Fprintln(os.Stderr, "walreplay: error:", err)
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted; what it had written was removed")
 	}
-	os.Exit(1)
+	os.Exit(cli.Code(os.Stderr, "walreplay", err))
 }
 
 // command runs one command after its flags are parsed. Results go to stdout,
@@ -39,10 +34,7 @@ type command func(ctx context.Context, stdout, stderr io.Writer) error
 
 // execute runs one command.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	app := kingpin.New("walreplay", "Make and record write-ahead logs, measure how fast Prometheus binaries replay them, and prove that they replay the same.")
-	app.HelpFlag.Short('h')
-	app.Version(version.Print("walreplay"))
-	app.UsageWriter(stdout)
+	app := cli.New("walreplay", "Make and record write-ahead logs, measure how fast Prometheus binaries replay them, and prove that they replay the same.", stdout, stderr)
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (*kingpin.CmdClause, command){
 		addGenerate, addRecord, addRun, addFloor, addVerify, addList,
@@ -50,9 +42,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		clause, run := add(app)
 		commands[clause.FullCommand()] = run
 	}
-	name, err := app.Parse(args)
+	name, err := cli.Parse(app, args)
 	if err != nil {
-		return fmt.Errorf("%w, try --help", err)
+		return err
 	}
 	return commands[name](ctx, stdout, stderr)
 }

@@ -12,25 +12,26 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/proxy/config"
 )
 
 func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 	check := app.Command("check", "Check files without serving.")
 	clause := check.Command("config", "Check policy files, and what servers say of themselves; exit 1 if one of them would be refused.")
-	files := clause.Arg("file", "Policy file, such as promguard.yml.").Strings()
+	files := clause.Flag("config.file", "Policy file, such as promguard.yml. May be repeated.").Strings()
 	var f inspectFlags
 	f.register(clause)
 	return []subcommand{{clause, func() error {
 		if len(*files) == 0 && len(f.urls) == 0 {
-			return errors.New("check config needs a policy file, --upstream, or both")
+			return cli.Misuse(errors.New("check config needs --config.file, --upstream.url, or both"))
 		}
 		return together(checkConfig(*files, stdout), f.inspect(*files, stdout))
 	}}}
 }
 
 func checkConfig(files []string, stdout io.Writer) error {
-	var refused problems
+	var refused cli.Problems
 	for _, path := range files {
 		c, err := config.Load(path)
 		if err != nil {

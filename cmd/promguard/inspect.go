@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/proxy/upstream"
@@ -30,7 +31,7 @@ type inspectFlags struct {
 }
 
 func (f *inspectFlags) register(c *kingpin.CmdClause) {
-	c.Flag("upstream", "Root URL of a server to be put behind the guard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
+	c.Flag("upstream.url", "Root URL of a server to be put behind the guard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
 	c.Flag("upstream.kind", "What the server is to be.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials, as for serve.").StringVar(&f.httpConfig)
 }
@@ -43,13 +44,13 @@ func (f *inspectFlags) inspect(files []string, w io.Writer) error {
 	}
 	kind, err := upstream.ParseKind(f.kind)
 	if err != nil {
-		return fmt.Errorf("--upstream.kind: %w", err)
+		return cli.Misuse(fmt.Errorf("--upstream.kind: %w", err))
 	}
 	transport, err := newTransport(f.httpConfig)
 	if err != nil {
 		return fmt.Errorf("--upstream.http-config.file: %w", err)
 	}
-	var refused problems
+	var refused cli.Problems
 	for _, text := range f.urls {
 		if err := inspectServer(text, kind, transport, files, w); err != nil {
 			refused = append(refused, err)
@@ -63,10 +64,10 @@ func (f *inspectFlags) inspect(files []string, w io.Writer) error {
 
 // together returns the problems of all errors that are not nil.
 func together(errs ...error) error {
-	var sum problems
+	var sum cli.Problems
 	for _, err := range errs {
 		if err != nil {
-			all := problems{err}
+			all := cli.Problems{err}
 			errors.As(err, &all)
 			sum = append(sum, all...)
 		}
@@ -90,7 +91,7 @@ func inspectServer(text string, kind upstream.Kind, transport http.RoundTripper,
 	}
 	fmt.Fprintf(w, "%s: %s\n", u, facts)
 	warnOfTimeout(facts, files, w)
-	var fatal problems
+	var fatal cli.Problems
 	for _, m := range facts.Mismatches(kind) {
 		if m.Fatal {
 			fatal = append(fatal, fmt.Errorf("%s: %s", u, m.Text))

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/policy/dryrun"
 	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -30,7 +31,7 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	var f explainFlags
 	explain := app.Command("explain", "Say what each limit thinks of a query.")
 	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
-	explain.Flag("config", "Policy file; without it every limit has its default.").StringVar(&f.config)
+	explain.Flag("config.file", "Policy file; without it every limit has its default.").StringVar(&f.config)
 	explain.Flag("start", "First moment of a range query: Unix time, RFC 3339, or a duration before now such as 6h.").StringVar(&f.start)
 	explain.Flag("end", "Last moment, or that of an instant query; now by default.").StringVar(&f.end)
 	explain.Flag("step", "Step of a range query, such as 15s.").Default("1m").StringVar(&f.step)
@@ -43,7 +44,7 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 
 	policy := app.Command("policy", "Try policies before they are used.")
 	test := policy.Command("test", "Replay a query log of promguard or of Prometheus against a policy, and say who would be refused.")
-	file := test.Flag("policy", "Policy file.").Required().String()
+	file := test.Flag("config.file", "Policy file.").Required().String()
 	logs := test.Flag("query-log", "Query log; --query-log=- is standard input. May be repeated.").Required().Strings()
 	return []subcommand{
 		{explain, func() error { return f.run(stdout, time.Now()) }},
@@ -56,16 +57,16 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	c, err := config.Load(f.config)
 	if err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	req, err := f.request(now)
 	if err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	analyzer := querylimit.NewAnalyzer(1 << 20)
 	v, err := c.Rules.Judge(analyzer, req, now)
 	if err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	if v.Queries == nil { // Refused before it was parsed, which is no reason not to look.
 		if q, _, err := analyzer.Expr(v.Policy, f.query); err == nil && q != nil {
@@ -93,7 +94,7 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	}
 	verdict, status := "passes", error(nil)
 	if v.Refusals.Err() != nil {
-		verdict, status = "is refused", exitStatus(1)
+		verdict, status = "is refused", cli.Exit(1)
 	}
 	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
 	return status

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/policy/suggest"
 	"github.com/promguard/promguard/internal/proxy/config"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -29,7 +30,7 @@ func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcomm
 	f := suggestFlags{stdout: stdout, stderr: stderr}
 	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write those that are to be changed as YAML for the policy file.")
 	c.Flag("query-log", "Query log. May be repeated.").Required().StringsVar(&f.logs)
-	c.Flag("policy", "Policy file that the limits are for; without it every limit has its default.").StringVar(&f.policy)
+	c.Flag("config.file", "Policy file that the limits are for; without it every limit has its default.").StringVar(&f.policy)
 	c.Flag("margin", "What is allowed for each limit, as a multiple of the 99th percentile that was seen; of a limit that refuses at once, of the most that was seen.").Default("1.5").Float64Var(&f.opts.Margin)
 	c.Flag("min-requests", "How many requests a limit must rest on.").Default("1000").IntVar(&f.opts.MinRequests)
 	c.Flag("min-period", "How long all hours together must be in which there are requests.").Default("1d").StringVar(&f.period)
@@ -41,14 +42,14 @@ func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcomm
 func (f *suggestFlags) run() error {
 	period, err := model.ParseDuration(f.period)
 	if err != nil {
-		return fmt.Errorf("--min-period: %w", err)
+		return cli.Misuse(fmt.Errorf("--min-period: %w", err))
 	}
 	f.opts.MinPeriod = time.Duration(period)
 	if f.opts.Mode, err = querylimit.ParseMode(f.mode); err != nil {
-		return fmt.Errorf("--mode: %w", err)
+		return cli.Misuse(fmt.Errorf("--mode: %w", err))
 	}
 	if err := f.opts.Validate(); err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	text, err := f.read()
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/didyoumean"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/yamlerr"
 )
@@ -61,14 +63,15 @@ func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
 
 func loadProfile(profile, file string) (relabel.Profile, error) {
 	if file == "" {
-		return relabel.ProfileByName(profile)
+		p, err := relabel.ProfileByName(profile)
+		return p, cli.Misuse(err)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return relabel.Profile{}, err
 	}
 	p, err := relabel.ParseProfile(file, text)
-	return p, yamlerr.Locate(text, err)
+	return p, didyoumean.Field(yamlerr.Locate(text, err), relabel.FileKeys{})
 }
 
 func listRules(w io.Writer, p relabel.Profile) error {

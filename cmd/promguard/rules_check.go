@@ -13,36 +13,13 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
 	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/report"
 	"github.com/promguard/promguard/internal/rules/source"
 )
-
-// exitStatus ends the process with a status after everything has been said.
-type exitStatus int
-
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
-// exitCode tells the error and returns the status to exit with.
-func exitCode(stderr io.Writer, err error) int {
-	if status, ok := errors.AsType[exitStatus](err); ok {
-		return int(status)
-	}
-	return fail(stderr, err)
-}
-
-// usageCode returns the status to exit with for a command line that is not
-// understood. Of rules check, 1 would say that something breaks, and its siblings
-// never exit with it.
-func usageCode(args []string, otherwise int) int {
-	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
-	if len(words) >= 2 && words[0] == "rules" && slices.Contains([]string{"check", "estimate", "suggest"}, words[1]) {
-		return 2
-	}
-	return otherwise
-}
 
 // rulesCheck are the flags of rules check.
 type rulesCheck struct {
@@ -71,15 +48,13 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	r, err := f.check(stderr)
 	if err != nil {
-		fail(stderr, err)
-		return exitStatus(2)
+		return cli.Misuse(err)
 	}
 	if err := r.Write(stdout, f.format); err != nil {
-		fail(stderr, err)
-		return exitStatus(2)
+		return cli.Misuse(err)
 	}
 	if code := r.ExitCode(); code != 0 {
-		return exitStatus(code)
+		return cli.Exit(code)
 	}
 	return nil
 }
@@ -139,7 +114,7 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr
 	defer api.Close()
 	live, err := evaluate.ReadLive(context.Background(), api, checker.Concerns(exprs))
 	for _, w := range api.Warnings() {
-		fmt.Fprintf(stderr, "promguard: --prometheus warned, and may have left something out: %s\n", oneLine(w))
+		fmt.Fprintf(stderr, "promguard: --prometheus.url warned, and may have left something out: %s\n", cli.OneLine(w))
 	}
 	return append(series, live...), err
 }

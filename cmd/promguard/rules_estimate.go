@@ -14,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/estimate"
 	"github.com/promguard/promguard/internal/rules/inventory"
@@ -42,7 +43,7 @@ func (f *inventoryFlags) validate() error {
 		}
 	}
 	if given != 1 {
-		return errors.New("give exactly one of --prometheus, --exposition and --tsdb")
+		return errors.New("give exactly one of --prometheus.url, --exposition and --tsdb")
 	}
 	return f.server.validate()
 }
@@ -73,11 +74,10 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 		err = e.Write(stdout, f.format)
 	}
 	if err != nil {
-		fail(stderr, err)
-		return exitStatus(2)
+		return cli.Misuse(err)
 	}
 	if code := e.ExitCode(); code != 0 {
-		return exitStatus(code)
+		return cli.Exit(code)
 	}
 	return nil
 }

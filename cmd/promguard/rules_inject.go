@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/inject"
 )
@@ -41,11 +42,11 @@ func rulesInjectCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subc
 func (f *rulesInject) run(stdout, stderr io.Writer) error {
 	p, err := loadProfile(*f.profile, *f.rules)
 	if err != nil {
-		return f.failed(stderr, err)
+		return f.failed(err)
 	}
 	r, err := f.inject(p)
 	if err != nil {
-		return f.failed(stderr, err)
+		return f.failed(err)
 	}
 	for _, pattern := range r.OtherFiles {
 		fmt.Fprintf(stderr, "promguard: %s: scrape_config_files names %s: inject into these files too\n", f.config, pattern)
@@ -61,12 +62,11 @@ func (f *rulesInject) run(stdout, stderr io.Writer) error {
 }
 
 // failed exits 2 where 1 would be an answer.
-func (f *rulesInject) failed(stderr io.Writer, err error) error {
+func (f *rulesInject) failed(err error) error {
 	if !f.check {
 		return err
 	}
-	fail(stderr, err)
-	return exitStatus(2)
+	return cli.Misuse(err)
 }
 
 func (f *rulesInject) inject(p relabel.Profile) (inject.Result, error) {
@@ -101,7 +101,7 @@ func (f *rulesInject) tell(stdout io.Writer, r inject.Result, p relabel.Profile)
 		}
 	}
 	if len(stale) > 0 {
-		return exitStatus(1)
+		return cli.Exit(1)
 	}
 	return nil
 }

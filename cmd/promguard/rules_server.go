@@ -20,14 +20,14 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) declare(cmd *kingpin.CmdClause, what string) {
-	cmd.Flag("prometheus", what).PlaceHolder("URL").StringVar(&f.url)
-	cmd.Flag("prometheus.http-config.file", "File with TLS and credentials for --prometheus, in the format of Prometheus's HTTP clients.").
+	cmd.Flag("prometheus.url", what).PlaceHolder("URL").StringVar(&f.url)
+	cmd.Flag("prometheus.http-config.file", "File with TLS and credentials for --prometheus.url, in the format of Prometheus's HTTP clients.").
 		PlaceHolder("FILE").StringVar(&f.httpConfig)
-	cmd.Flag("max-queries", "Requests that are made to --prometheus at most.").Default("500").IntVar(&f.budget.Requests)
-	cmd.Flag("max-time", "How long --prometheus is asked at most, pauses included.").Default("10m").DurationVar(&f.budget.Total)
-	cmd.Flag("query-timeout", "How long one request to --prometheus may take.").Default("10s").DurationVar(&f.budget.Timeout)
-	cmd.Flag("max-series", "Series that one query to --prometheus may read.").Default("100000").IntVar(&f.budget.Series)
-	size := cmd.Flag("max-bytes", "How long all answers of --prometheus together may be.").Default("128MB").Bytes()
+	cmd.Flag("max-queries", "Requests that are made to --prometheus.url at most.").Default("500").IntVar(&f.budget.Requests)
+	cmd.Flag("max-time", "How long --prometheus.url is asked at most, pauses included.").Default("10m").DurationVar(&f.budget.Total)
+	cmd.Flag("query-timeout", "How long one request to --prometheus.url may take.").Default("10s").DurationVar(&f.budget.Timeout)
+	cmd.Flag("max-series", "Series that one query to --prometheus.url may read.").Default("100000").IntVar(&f.budget.Series)
+	size := cmd.Flag("max-bytes", "How long all answers of --prometheus.url together may be.").Default("128MB").Bytes()
 	f.bytes = func() int64 { return int64(*size) }
 }
 
@@ -55,7 +55,7 @@ func (f *serverFlags) client() (*promapi.Client, error) {
 	}
 	c, err := promapi.New(f.url, transport, f.budget)
 	if err != nil {
-		return nil, fmt.Errorf("--prometheus: %w", err)
+		return nil, fmt.Errorf("--prometheus.url: %w", err)
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/inventory"
 	"github.com/promguard/promguard/internal/rules/source"
@@ -36,7 +37,7 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	f.sources.declare(cmd)
 	f.declare(cmd)
 	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves, and with off they are all. "+
-		"Not given, it is the one that --prometheus says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
+		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
 	cmd.Flag("top", "Rules that are suggested at most.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
@@ -54,12 +55,11 @@ func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
 		_, err = stdout.Write(text.Bytes())
 	}
 	if err != nil {
-		fail(stderr, err)
-		return exitStatus(2)
+		return cli.Misuse(err)
 	}
 	if code := r.ExitCode(); code != 0 {
 		fmt.Fprintf(stderr, "promguard: %d files or expressions could not be read and may read what the rules drop: see the comments\n", len(r.Evidence.Problems))
-		return exitStatus(code)
+		return cli.Exit(code)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func noExpression(why []source.Problem) error {
 	if len(why) == 0 {
 		return err
 	}
-	all := problems{err}
+	all := cli.Problems{err}
 	for _, p := range why {
 		all = append(all, p)
 	}

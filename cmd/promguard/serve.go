@@ -28,6 +28,8 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/automaxprocs/maxprocs"
 
+	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/didyoumean"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/proxy/intake"
 	"github.com/promguard/promguard/internal/proxy/upstream"
@@ -93,14 +95,14 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	}
 	prefix, err := routePrefix(f.externalURL, f.routePrefix)
 	if err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	if err := web.Validate(f.webConfig); err != nil {
-		return fmt.Errorf("--web.config.file: %w", err)
+		return fmt.Errorf("--web.config.file: %w", didyoumean.Field(err, web.Config{}))
 	}
 	top, err := newTop(f.topQueries)
 	if err != nil {
-		return err
+		return cli.Misuse(err)
 	}
 	reg := newRegistry()
 	r := newReloader(f.config, reg, logger)
@@ -158,7 +160,7 @@ func transportWith(file string, dialer *net.Dialer) (http.RoundTripper, error) {
 	}
 	c, _, err := httpconfig.LoadHTTPConfigFile(file)
 	if err != nil {
-		return nil, err
+		return nil, didyoumean.Field(err, httpconfig.HTTPClientConfig{})
 	}
 	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second), httpconfig.WithDialContextFunc(dialer.DialContext))
 }

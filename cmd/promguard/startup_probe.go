@@ -18,6 +18,7 @@ import (
 	"github.com/oklog/run"
 	"github.com/prometheus/common/promslog"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/proxy/startupprobe"
 )
@@ -41,14 +42,14 @@ func startupProbeCommand(app *kingpin.Application, logConfig *promslog.Config) s
 func (f startupProbeFlags) serve(logger *slog.Logger) error {
 	base, err := proxy.ParseUpstream(f.url)
 	if err != nil {
-		return fmt.Errorf("--prometheus.url: %w", err)
+		return cli.Misuse(fmt.Errorf("--prometheus.url: %w", err))
 	}
 	transport, err := newTransport(f.http)
 	if err != nil {
 		return fmt.Errorf("--prometheus.http-config.file: %w", err)
 	}
 	if f.stalledAfter <= 0 {
-		return fmt.Errorf("--stalled-after: %s is not positive", f.stalledAfter)
+		return cli.Misuse(fmt.Errorf("--stalled-after: %s is not positive", f.stalledAfter))
 	}
 	listener, err := net.Listen("tcp", f.listenAddress)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
 )
 
@@ -35,14 +37,14 @@ func newTop(size int) (*topqueries.Tracker, error) {
 }
 
 type topFlags struct {
-	url, window, by string
-	limit           int
+	address, window, by string
+	limit               int
 }
 
 func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 	var f topFlags
 	c := app.Command("top", "Show which queries cost the server most.")
-	c.Flag("url", "Telemetry address of the guard.").Default("http://127.0.0.1:9092").StringVar(&f.url)
+	c.Flag("web.telemetry-address", "That of the promguard to ask.").Default("127.0.0.1:9092").StringVar(&f.address)
 	c.Flag("window", "How far back: 5m or 1h.").Default("5m").StringVar(&f.window)
 	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").StringVar(&f.by)
 	c.Flag("limit", "How many queries.").Default("20").IntVar(&f.limit)
@@ -50,9 +52,12 @@ func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 }
 
 func (f *topFlags) run(w io.Writer) error {
+	if _, _, err := net.SplitHostPort(f.address); err != nil {
+		return cli.Misuse(fmt.Errorf("--web.telemetry-address %s: use one such as 127.0.0.1:9092", f.address))
+	}
 	report, err := f.ask()
 	if err != nil {
-		return fmt.Errorf("--url %s: %w", f.url, err)
+		return fmt.Errorf("--web.telemetry-address %s: %w", f.address, err)
 	}
 	total := report.Total
 	fmt.Fprintf(w, "since %s: %d requests, %s at the server, %s\n", report.From.Format(time.DateTime), total.Requests, secondsText(total.Seconds), bytesText(total.Bytes))
@@ -80,7 +85,7 @@ func (f *topFlags) run(w io.Writer) error {
 func (f *topFlags) ask() (*topqueries.Report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	target := strings.TrimSuffix(f.url, "/") + "/api/v1/promguard/top?" + url.Values{
+	target := "http://" + f.address + "/api/v1/promguard/top?" + url.Values{
 		"window": {f.window}, "by": {f.by}, "limit": {strconv.Itoa(f.limit)},
 	}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 )
@@ -41,21 +42,21 @@ func (f *upstreamFlags) parse() (o upstream.Options, err error) {
 	for _, text := range f.urls {
 		u, err := proxy.ParseUpstream(text)
 		if err != nil {
-			return o, err
+			return o, cli.Misuse(err)
 		}
 		if slices.ContainsFunc(o.URLs, func(other *url.URL) bool { return other.String() == u.String() }) {
-			return o, fmt.Errorf("--upstream.url: %s is given twice", u)
+			return o, cli.Misuse(fmt.Errorf("--upstream.url: %s is given twice", u))
 		}
 		o.URLs = append(o.URLs, u)
 	}
 	if o.Kind, err = upstream.ParseKind(f.kind); err != nil {
-		return o, fmt.Errorf("--upstream.kind: %w", err)
+		return o, cli.Misuse(fmt.Errorf("--upstream.kind: %w", err))
 	}
 	if o.Probe, err = upstream.ParseProbeMode(f.probe); err != nil {
-		return o, fmt.Errorf("--upstream.probe: %w", err)
+		return o, cli.Misuse(fmt.Errorf("--upstream.probe: %w", err))
 	}
 	if o.StaleAfter = f.staleAfter; o.StaleAfter != 0 && o.StaleAfter < upstream.MinStaleAfter {
-		return o, fmt.Errorf("--upstream.stale-after is %s: use 0s for never, or at least %s", o.StaleAfter, upstream.MinStaleAfter)
+		return o, cli.Misuse(fmt.Errorf("--upstream.stale-after is %s: use 0s for never, or at least %s", o.StaleAfter, upstream.MinStaleAfter))
 	}
 	if o.Transport, err = newTransport(f.httpConfig); err != nil {
 		return o, fmt.Errorf("--upstream.http-config.file: %w", err)

@@ -4,13 +4,13 @@
 package proxy
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -85,6 +85,6 @@ func (p *Proxy) refuseAdmission(w *responseWriter, userAgent string, refusal *ad
 			ae.code = http.StatusTooManyRequests
 		}
 	}
-	ae.err = fmt.Errorf("admission: %w. Try again in some seconds, or ask for less at a time; an operator can raise %s. See %s", refusal, key, admissionDoc)
+	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", refusal, key, admissionDoc)
 	p.reject(w, ae)
 }

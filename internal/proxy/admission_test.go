@@ -114,7 +114,7 @@ func TestWaitingForAPermitCountsTowardsTheDeadline(t *testing.T) {
 		start := time.Now()
 		rec := ask(ctx, p, "/api/v1/query?query=up&timeout=5s")
 		require.Equal(t, 5*time.Second, time.Since(start))
-		requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeTimeout, "limit deadline")
+		requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeTimeout, "Limit deadline")
 		time.Sleep(time.Hour)
 	})
 }

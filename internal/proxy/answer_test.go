@@ -67,7 +67,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up&time=1").code)
 	a := g.get(t, "/api/v1/query?query=up")
 	require.Equal(t, 422, a.code, "its length is known")
-	requireEnvelope(t, a, typeExecution, "limit response_bytes", "100000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
+	requireEnvelope(t, a, typeExecution, "Limit response_bytes", "100000 bytes allowed", "limits.response_bytes.query.max", "docs/limits/response-bytes.md")
 	res, err := g.Client().Get(g.URL + "/api/v1/query?query=up&time=2")
 	require.NoError(t, err)
 	_, err = io.ReadAll(res.Body)
@@ -88,7 +88,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	a = g.get(t, "/api/v1/labels")
 	require.Equal(t, 200, a.code)
 	require.LessOrEqual(t, len(a.body), 100_000)
-	require.Contains(t, a.body, `"warnings":["limit response_bytes: the answer is longer than the 100000 bytes allowed and was truncated.`)
+	require.Contains(t, a.body, `"warnings":["Select fewer series, a shorter range or a larger step, or give a limit. Limit response_bytes: the answer is longer than the 100000 bytes allowed and was truncated;`)
 	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
 	require.Equal(t, []string{"identity", "identity", "identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
 

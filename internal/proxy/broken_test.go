@@ -254,7 +254,7 @@ func TestWarningThatMeetsNoEnvelopeOrSeveralEncodingsIsCounted(t *testing.T) {
 			if want == 1 {
 				require.Equal(t, text, a.body)
 			} else {
-				require.Contains(t, a.body, "limit selectivity")
+				require.Contains(t, a.body, "Limit selectivity")
 			}
 		}
 	}

@@ -5,7 +5,6 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -61,15 +60,15 @@ func (p *Proxy) checkRoute(rw *responseWriter, r *http.Request, e *canonical.End
 	}
 	switch {
 	case e == nil:
-		return notFound(fmt.Errorf("%q is not open here: promguard serves %s", canonical.Shorten(r.URL.Path), p.router.Open()))
+		return notFound(canonical.Advise("Use one of %s", "%q is not open here", p.router.Open(), canonical.Shorten(r.URL.Path)))
 	case !e.Allows(r.Method):
 		rw.Header().Set("Allow", e.Allow())
 		return &apiError{
 			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
-			fmt.Errorf("method %s is not open for %s: use one of %s", canonical.Shorten(r.Method), e.Path, e.Allow()),
+			canonical.Advise("Use one of %s", "method %s is not open for %s", e.Allow(), canonical.Shorten(r.Method), e.Path),
 		}
 	case !e.Opens(open):
-		return notFound(fmt.Errorf("%s is not open here: an operator can open it with open: [%s] in promguard.yml", e.Path, e.Name))
+		return notFound(canonical.Advise("Ask an operator to open it with open: [%s] in promguard.yml", "%s is not open here", e.Name, e.Path))
 	}
 	return nil
 }

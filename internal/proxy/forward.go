@@ -6,7 +6,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -147,22 +147,24 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), refusal)
 	case asUnavailable(err) != nil:
-		p.upstreamError(w, reasonUnavailable, err, fmt.Errorf("%w; try again in some seconds", err))
+		p.upstreamError(w, reasonUnavailable, err, canonical.Advise("Try again in some seconds", "%w", err))
 	case errors.Is(err, errRedirect):
-		p.upstreamError(w, reasonRedirect, err, errors.New(
-			"the upstream server answered with a redirect, which promguard does not pass on: check the path in --upstream.url"))
+		p.upstreamError(w, reasonRedirect, err, canonical.Advise(
+			"Check the path in --upstream.url", "the upstream server answered with a redirect, which promguard does not pass on"))
 	case errors.Is(err, errLoop):
-		p.upstreamError(w, reasonLoop, err, errors.New(
-			"the upstream server is this promguard, or asks this promguard: an operator must let --upstream.url lead to a Prometheus"))
+		p.upstreamError(w, reasonLoop, err, canonical.Advise(
+			"Let --upstream.url lead to a Prometheus", "the upstream server is this promguard, or asks this promguard"))
 	case errors.Is(err, errEncoded):
-		p.upstreamError(w, reasonEncoded, err, errors.New(
-			"the upstream server compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept: switch compression off there, or set wire_max in place of max"))
+		p.upstreamError(w, reasonEncoded, err, canonical.Advise(
+			"Switch compression off at the upstream server, or set wire_max in place of max",
+			"it compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept"))
 	case errors.Is(err, errNoEnd):
-		p.upstreamError(w, reasonTruncated, err, errors.New(
-			"the upstream server sent an answer that ends with the connection, of which a part would look whole: let it, or the proxy before it, speak HTTP/1.1 with chunked answers"))
+		p.upstreamError(w, reasonTruncated, err, canonical.Advise(
+			"Let the upstream server, or the proxy before it, speak HTTP/1.1 with chunked answers",
+			"it sent an answer that ends with the connection, of which a part would look whole"))
 	default:
-		p.upstreamError(w, reasonUnreachable, err, fmt.Errorf(
-			"the upstream server did not answer (%s): it may be restarting; try again in some seconds", publicCause(err)))
+		p.upstreamError(w, reasonUnreachable, err, canonical.Advise(
+			"Try again in some seconds", "the upstream server did not answer (%s) and may be restarting", publicCause(err)))
 	}
 }
 

@@ -67,7 +67,7 @@ func TestDeadlineOfTheClassOrOfTheRequestIsAnsweredWith503(t *testing.T) {
 				p.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.target, nil).WithContext(ctx))
 				require.Equal(t, tc.after, time.Since(start))
 				require.Equal(t, http.StatusServiceUnavailable, rec.Code)
-				requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeTimeout, "limit deadline", tc.after.String(), tc.told)
+				requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeTimeout, "Limit deadline", tc.after.String(), tc.told)
 				require.Empty(t, rec.Header().Get("Retry-After"), "the same again would take as long again")
 			})
 		})
@@ -423,8 +423,8 @@ func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
 	require.Equal(t, "b", passed.Get("X-Scope-OrgID"))
 	a := get("X-Dashboard-Uid", "d")
 	require.Equal(t, 422, a.code)
-	requireEnvelope(t, a, typeExecution, "limit deny", "rule dashboard")
-	requireEnvelope(t, get("X-Scope-OrgID", "a"), typeExecution, "limit deny of tenant a", "rule fingerprint")
+	requireEnvelope(t, a, typeExecution, "Limit deny", "rule dashboard")
+	requireEnvelope(t, get("X-Scope-OrgID", "a"), typeExecution, "Limit deny of tenant a", "rule fingerprint")
 	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "deny"))
 	require.Equal(t, 200, get("X-Scope-OrgID", "a", "X-Scope-OrgID", "b").code)
 	require.Empty(t, passed.Values("X-Scope-OrgID"), "the server behind might believe the other one")
@@ -553,7 +553,7 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 				a := do(t, g.Client(), newRequest(t, method, g.URL, tc.path, tc.params))
 				if tc.want == nil {
 					require.Equal(t, 422, a.code)
-					requireEnvelope(t, a, typeExecution, "limit metadata_range", "docs/limits/metadata-range.md")
+					requireEnvelope(t, a, typeExecution, "Limit metadata_range", "docs/limits/metadata-range.md")
 					continue
 				}
 				require.Equal(t, 200, a.code, a.body)
@@ -601,6 +601,6 @@ func TestTimesOfAQueryAreLimited(t *testing.T) {
 			continue
 		}
 		require.Equal(t, 422, a.code, target)
-		requireEnvelope(t, a, typeExecution, "limit "+refused+":")
+		requireEnvelope(t, a, typeExecution, "Limit "+refused+":")
 	}
 }

@@ -43,6 +43,6 @@ func TestWhatGrafanaAsksIsRefusedOnlyIfItIsListedWithItsCost(t *testing.T) {
 			continue
 		}
 		require.Equal(t, http.StatusUnprocessableEntity, a.code, row[1])
-		requireEnvelope(t, a, typeExecution, "limit "+row[2]+":")
+		requireEnvelope(t, a, typeExecution, "Limit "+row[2]+":")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
@@ -22,7 +23,7 @@ func (p *Proxy) loop(r *http.Request) error {
 		p.looped.Do(func() {
 			p.logger.Error("The upstream server is this promguard, or asks this promguard: --upstream.url must lead to a Prometheus", "from", r.RemoteAddr, "through", others)
 		})
-		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, errLoop}
+		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, canonical.Advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
 	}
 	for _, name := range others {
 		if p.guards.isNew(name) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,6 +101,10 @@ func (g *guard) get(t testing.TB, pathAndQuery string) answer {
 	return do(t, g.Client(), req)
 }
 
+// malformed tells a request that is no request of this API, of which there is no more
+// to say than what is wrong, in Prometheus's words where it has some.
+var malformed = regexp.MustCompile(`^(invalid parameter|error parsing|parameters?|reading the body|remote read)\b`)
+
 // requireEnvelope checks that a is an error as Prometheus writes it and that its
 // text has all parts.
 func requireEnvelope(t testing.TB, a answer, errorType string, parts ...string) {
@@ -110,6 +115,9 @@ func requireEnvelope(t testing.TB, a answer, errorType string, parts ...string) 
 	require.Equal(t, "error", got["status"])
 	require.Equal(t, errorType, got["errorType"])
 	require.Len(t, got, 3, "no data key: it would hide the message in Grafana")
+	if !malformed.MatchString(got["error"].(string)) {
+		require.Regexp(t, "^[A-Z]", got["error"], "what to do comes first: Grafana shows two lines")
+	}
 	for _, part := range parts {
 		require.Contains(t, got["error"], part)
 	}

@@ -178,9 +178,9 @@ func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
 				require.Equal(t, want, a.code, "%s: %s", mode, a.body)
 				switch mode {
 				case querylimit.ModeEnforce:
-					requireEnvelope(t, a, typeExecution, "limit unknown_promql: a query with ", "cannot be judged")
+					requireEnvelope(t, a, typeExecution, "Limit unknown_promql: a query with ", "cannot be judged")
 				case querylimit.ModeWarn:
-					require.Contains(t, a.body, "limit unknown_promql")
+					require.Contains(t, a.body, "Limit unknown_promql")
 				}
 			}
 		}

@@ -5,7 +5,6 @@ package proxy
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -61,7 +60,7 @@ const maxTop = topqueries.MaxSize
 // limit=20.
 func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 	if p.top == nil {
-		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", errors.New("top queries are off: --top-queries.size is 0")})
+		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
 		return
 	}
 	report, err := p.readTop(r)

@@ -47,25 +47,25 @@ var counts = [...]Count{
 		Name: LimitPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.Points },
 		seen: func(a *asked) (int, bool) { return a.at.steps(), a.at.Step > 0 },
 		what: "a range query of ", unit: "steps",
-		do: "Ask for a larger step or a shorter range; an operator can raise limits.points.max.",
+		do: "Ask for a larger step or a shorter range.",
 	},
 	countSubqueryPoints: {
 		Name: LimitSubqueryPoints, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.SubqueryPoints },
 		seen: (*asked).subqueryPoints,
 		what: "subqueries of ", unit: "steps together",
-		do: "Give the subquery a larger step, as in [1d:5m], or a shorter range, or record what is inside by a rule; an operator can raise limits.subquery_points.max.",
+		do: "Give the subquery a larger step, as in [1d:5m], or a shorter range, or record what is inside by a rule.",
 	},
 	countFederateSelectors: {
 		Name: LimitFederateSelectors, Min: 1, Ceiling: MaxParameters, Of: func(o *Options) *Bound { return &o.FederateSelectors },
 		seen: queriesOf(EndpointFederate),
 		what: "a federation with ", unit: "match[]",
-		do: "Federate the results of recording rules, whose names can share a prefix, as in {__name__=~\"job:.+\"}; an operator can raise limits.federate_selectors.max.",
+		do: "Federate the results of recording rules, whose names can share a prefix, as in {__name__=~\"job:.+\"}.",
 	},
 	countReadQueries: {
 		Name: LimitReadQueries, Min: 1, Ceiling: MaxReadQueries, Of: func(o *Options) *Bound { return &o.ReadQueries },
 		seen: queriesOf(EndpointRead),
 		what: "a remote read with ", unit: "queries",
-		do: "Send fewer queries in a request; an operator can raise limits.read_queries.max.",
+		do: "Send fewer queries in a request.",
 	},
 }
 
@@ -88,37 +88,37 @@ var structural = [...]Count{
 	{
 		Name: LimitRegexCost, Ceiling: promqltext.MaxRegexSize, Of: func(o *Options) *Bound { return &o.RegexCost },
 		seen: mostOf(func(q *Query) int { return q.regexCost }), what: "PromQL whose regular expressions take ", unit: "instructions for each value of their labels",
-		do: "List whole values, as in a|b, or begin with literal text, or match on a label with few values; an operator can raise limits.regex_cost.max.",
+		do: "List whole values, as in a|b, or begin with literal text, or match on a label with few values.",
 	},
 	{
 		Name: LimitExprDepth, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
 		seen: mostOf(func(q *Query) int { return q.depth }), what: "PromQL that nests ", unit: "levels deep",
-		do: "Move inner parts into recording rules; an operator can raise limits.expr_depth.max.",
+		do: "Move inner parts into recording rules.",
 	},
 	{
 		Name: LimitSelectors, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.Selectors },
 		seen: mostOf(func(q *Query) int { return len(q.selectors) }), what: "PromQL with ", unit: "selectors",
-		do: "Replace chains of or by one regular expression, or split the query; an operator can raise limits.selectors.max.",
+		do: "Replace chains of or by one regular expression, or split the query.",
 	},
 	{
 		Name: LimitVectorMatching, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.VectorMatching },
 		seen: mostOf(func(q *Query) int { return q.joins }), what: "PromQL with ", unit: "operators that match many series with one (group_left, group_right) or without labels (on())",
-		do: "Aggregate before joining, or record the joined series by a rule; an operator can raise limits.vector_matching.max.",
+		do: "Aggregate before joining, or record the joined series by a rule.",
 	},
 	{
 		Name: LimitCountValues, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.CountValues },
 		seen: mostOf(func(q *Query) int { return q.countValues }), what: "PromQL with ", unit: "count_values, each of which makes a series of every value",
-		do: "Count series of a label, as in count by (version) (build_info), or round values first; an operator can raise limits.count_values.max.",
+		do: "Count series of a label, as in count by (version) (build_info), or round values first.",
 	},
 	{
 		Name: LimitTopK, Min: 1, Ceiling: 1 << 30, Of: func(o *Options) *Bound { return &o.TopK },
 		seen: mostOf(func(q *Query) int { return q.topK }), what: "topk, bottomk or limitk with k of ", unit: "",
-		do: "Ask for fewer series, with k as a number; an operator can raise limits.topk.max.",
+		do: "Ask for fewer series, with k as a number.",
 	},
 	{
 		Name: LimitSubqueries, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.Subqueries },
 		seen: mostOf(func(q *Query) int { return len(q.subqueries) }), what: "PromQL with ", unit: "subqueries",
-		do: "Record inner parts by rules; an operator can raise limits.subqueries.max.",
+		do: "Record inner parts by rules.",
 	},
 }
 
@@ -172,9 +172,9 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 // refuse returns the refusal of n, if that is more than allowed.
 func (c *Count) refuse(p *Policy, n int) *Refusal {
 	b := c.Of(&p.opts)
-	limit, mode := b.Max, b.Mode
+	limit, mode, operator := b.Max, b.Mode, raise(c.Name)
 	if c.hard && n > c.Ceiling {
-		limit, mode = min(limit, c.Ceiling), ModeEnforce
+		limit, mode, operator = min(limit, c.Ceiling), ModeEnforce, ""
 	}
 	if mode == ModeOff || n <= limit {
 		return nil
@@ -186,7 +186,7 @@ func (c *Count) refuse(p *Policy, n int) *Refusal {
 	if c.unit != "" {
 		value += " " + c.unit
 	}
-	return p.refuse(c.Name, mode, value, "exceeds the "+strconv.Itoa(limit)+" allowed", c.do)
+	return p.refuse(c.Name, mode, c.do, value, "exceeds the "+strconv.Itoa(limit)+" allowed", operator)
 }
 
 func (c *Count) explain(p *Policy, a *asked) (Finding, bool) {

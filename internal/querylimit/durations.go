@@ -25,6 +25,7 @@ type Duration struct {
 	seen func(*asked) (d time.Duration, ok bool)
 	// What is said of it: %s is the time in value, and the bound in the others.
 	value, cause, do string
+	operator         string // what one can do
 }
 
 // Indexes of durations.
@@ -39,19 +40,19 @@ var durations = [...]Duration{
 		Name: LimitRange, Key: "max", Of: func(o *Options) *DurationBound { return &o.Range },
 		seen:  func(a *asked) (time.Duration, bool) { t := a.times(); return t.span, t.ok },
 		value: "a query that reads %s of samples", cause: "exceeds the %s allowed, with ranges, subqueries, offsets and lookback",
-		do: "Ask for a shorter time range, or for a recording rule that holds the result; an operator can raise limits.range.max.",
+		do: "Ask for a shorter time range, or for a recording rule that holds the result.", operator: raise(LimitRange),
 	},
 	durationOldest: {
 		Name: LimitOldest, Key: "max", Of: func(o *Options) *DurationBound { return &o.Oldest },
 		seen:  func(a *asked) (time.Duration, bool) { t := a.times(); return a.age(t.first), t.ok },
 		value: "a query that reads samples of %s ago", cause: "goes further back than the %s allowed",
-		do: "Ask for a later start, a smaller offset or a shorter range; an operator can raise limits.oldest.max.",
+		do: "Ask for a later start, a smaller offset or a shorter range.", operator: raise(LimitOldest),
 	},
 	durationMinStep: {
 		Name: LimitMinStep, Key: "min", Of: func(o *Options) *DurationBound { return &o.MinStep },
 		seen:  func(a *asked) (time.Duration, bool) { return a.at.Step, a.at.Step > 0 },
 		value: "a range query with a step of %s", cause: "is below the %s allowed",
-		do: "Set the minimum step of the panel or of the data source to %s; an operator can lower limits.min_step.min.",
+		do: "Set the minimum step of the panel or of the data source to %s.", operator: "lower limits.min_step.min",
 	},
 }
 
@@ -86,7 +87,7 @@ func (d *Duration) check(p *Policy, a *asked) *Refusal {
 		return nil
 	}
 	say := func(words string, t time.Duration) string { return strings.Replace(words, "%s", text(t), 1) }
-	return p.refuse(d.Name, b.Mode, say(d.value, seen), say(d.cause, b.Value), say(d.do, b.Value))
+	return p.refuse(d.Name, b.Mode, say(d.do, b.Value), say(d.value, seen), say(d.cause, b.Value), d.operator)
 }
 
 func (d *Duration) explain(p *Policy, a *asked) (Finding, bool) {

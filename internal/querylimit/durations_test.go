@@ -166,7 +166,7 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 			require.Len(t, rs, 1, tc.over)
 			require.Equal(t, tc.limit, rs[0].Limit)
 			require.Equal(t, mode, rs[0].Mode)
-			for _, part := range append(tc.says, "limit "+tc.limit+" of tenant team-a: ") {
+			for _, part := range append(tc.says, "Limit "+tc.limit+" of tenant team-a: ") {
 				require.Contains(t, rs[0].Error(), part)
 			}
 		}
@@ -189,9 +189,9 @@ func TestMetadataRequestGetsAStartAndNotMoreThanTheMaximum(t *testing.T) {
 		"no start, an end to come":        {enforce, none, testNow.Add(day), at(day), ""},
 		"no start, no default":            {MetadataRange{ModeEnforce, 0, 7 * day}, none, none, at(7 * day), ""},
 		"no start, no default or maximum": {MetadataRange{ModeEnforce, 0, 0}, none, none, none, ""},
-		"no start, observed":              {MetadataRange{ModeObserve, day, 0}, none, none, none, "a request without start reads all time. Give it a start; once the limit is enforced, it reads the last 1d."},
+		"no start, observed":              {MetadataRange{ModeObserve, day, 0}, none, none, none, "a request without start reads all time, and only the last 1d once the limit is enforced."},
 		"in range":                        {enforce, at(7 * day), none, none, ""},
-		"too long":                        {enforce, at(8 * day), none, none, "a request that reads 8d exceeds the 1w allowed. Ask for a later start; an operator can raise limits.metadata_range.max."},
+		"too long":                        {enforce, at(8 * day), none, none, "a request that reads 8d exceeds the 1w allowed; an operator can raise limits.metadata_range.max."},
 		"too long ago but short":          {enforce, at(90 * day), at(89 * day), none, ""},
 		"ends in the far future":          {enforce, at(day), time.Unix(1<<50, 0), none, ""},
 		"from the beginning of time":      {enforce, time.Unix(-1<<53, 0), none, none, "a request that reads all time exceeds"},
@@ -362,9 +362,9 @@ func TestLimitsOnStepsGoOnWhereADurationEnds(t *testing.T) {
 	p := newPolicy(t, func(o *Options) { o.Points = Bound{ModeEnforce, 1000}; o.SubqueryPoints = Bound{ModeEnforce, 700} })
 	long := Evaluation{Start: start, End: end, Step: 290 * 365 * 24 * time.Hour}
 	q := Analyze("", mustParse(t, "up"))
-	require.ErrorContains(t, p.check(evaluation(q, long)).Err(), "limit points: a range query of 1969 steps")
+	require.ErrorContains(t, p.check(evaluation(q, long)).Err(), "Limit points: a range query of 1969 steps")
 	nested := Analyze("", mustParse(t, "max_over_time(max_over_time(max_over_time(up[250y:1y])[250y:250y])[250y:250y])"))
 	at := Evaluation{Start: end, End: end}
-	require.ErrorContains(t, p.check(evaluation(nested, at)).Err(), "limit subquery_points")
+	require.ErrorContains(t, p.check(evaluation(nested, at)).Err(), "Limit subquery_points")
 	require.Equal(t, 750+2+1, nested.in(at).subqueryPoints())
 }

@@ -48,11 +48,11 @@ func (l metadataRange) check(p *Policy, a *asked) *Refusal {
 	span, ok := l.span(a)
 	switch {
 	case !ok && b.length() > 0 && b.Mode != ModeEnforce:
-		return p.refuse(LimitMetadataRange, b.Mode, "a request without start", "reads all time",
-			"Give it a start; once the limit is enforced, it reads the last "+text(b.length())+".")
+		return p.refuse(LimitMetadataRange, b.Mode, "Give the request a start.",
+			"a request without start", "reads all time, and only the last "+text(b.length())+" once the limit is enforced", "")
 	case ok && b.Max > 0 && span > b.Max:
-		return p.refuse(LimitMetadataRange, b.Mode, "a request that reads "+text(span), "exceeds the "+text(b.Max)+" allowed",
-			"Ask for a later start; an operator can raise limits.metadata_range.max.")
+		return p.refuse(LimitMetadataRange, b.Mode, "Ask for a later start.",
+			"a request that reads "+text(span), "exceeds the "+text(b.Max)+" allowed", raise(LimitMetadataRange))
 	}
 	return nil
 }

@@ -234,8 +234,8 @@ func (p *Policy) Options() Options {
 // Tenant returns whose limits these are; empty for those of everybody.
 func (p *Policy) Tenant() string { return p.tenant }
 
-func (p *Policy) refuse(limit string, mode Mode, value, cause, remedy string) *Refusal {
-	return &Refusal{Limit: limit, Mode: mode, Tenant: p.tenant, Value: value, Cause: cause, Remedy: remedy}
+func (p *Policy) refuse(limit string, mode Mode, remedy, value, cause, operator string) *Refusal {
+	return &Refusal{Limit: limit, Mode: mode, Tenant: p.tenant, Remedy: remedy, Value: value, Cause: cause, Operator: operator}
 }
 
 // Deadline returns how long a request of class c may take, given the timeout
@@ -262,23 +262,22 @@ func (p *Policy) ParametersMax() int { return p.opts.ParametersMax }
 
 // RefuseRequestBytes returns the refusal of a request that is too long.
 func (p *Policy) RefuseRequestBytes() *Refusal {
-	return p.refuse(LimitRequestBytes, ModeEnforce, "a request", "whose parameters are longer than the "+strconv.Itoa(p.opts.RequestBytesMax)+" bytes allowed",
-		"Ask for fewer selectors at a time, or shorten them.")
+	return p.refuse(LimitRequestBytes, ModeEnforce, "Ask for fewer selectors at a time, or shorten them.",
+		"a request", "has parameters that are longer than the "+strconv.Itoa(p.opts.RequestBytesMax)+" bytes allowed", raise(LimitRequestBytes))
 }
 
 // RefuseParameters returns the refusal of a request with too many parameters.
 func (p *Policy) RefuseParameters() *Refusal {
-	return p.refuse(LimitParameters, ModeEnforce, "a request", "with more than the "+strconv.Itoa(p.opts.ParametersMax)+" parameters allowed",
-		"Ask for fewer selectors at a time: each match[] is one parameter.")
+	return p.refuse(LimitParameters, ModeEnforce, "Ask for fewer selectors at a time: each match[] is one parameter.",
+		"a request", "has more than the "+strconv.Itoa(p.opts.ParametersMax)+" parameters allowed", raise(LimitParameters))
 }
 
 // RefuseDeadline returns what to tell a client whose request of class c to the
 // endpoint ran into the deadline d.
 func (p *Policy) RefuseDeadline(c Class, endpoint string, d time.Duration) *Refusal {
-	remedy := "Ask for a shorter range, fewer series or a larger step; an operator can raise limits.deadline." + c.String() + "."
+	remedy, operator := "Ask for a shorter range, fewer series or a larger step.", "raise limits.deadline."+c.String()
 	if own := p.opts.Deadlines[c]; own == 0 || d < own {
-		remedy = "The request's own timeout set this deadline: raise it, or ask for less."
+		remedy, operator = "Raise the request's own timeout, which set this deadline, or ask for less.", ""
 	}
-	return p.refuse(LimitDeadline, ModeEnforce, endpoint, "was not answered within its deadline of "+d.String(),
-		remedy)
+	return p.refuse(LimitDeadline, ModeEnforce, remedy, endpoint, "was not answered within its deadline of "+d.String(), operator)
 }

@@ -251,12 +251,3 @@ func (w *walker) binary(n *parser.BinaryExpr) {
 		w.query.joins++
 	}
 }
-
-func hasNameMatcher(ms []*labels.Matcher) bool {
-	for _, m := range ms {
-		if m.Name == labels.MetricName {
-			return true
-		}
-	}
-	return false
-}

@@ -57,8 +57,8 @@ const docRoot = "https://github.com/promguard/promguard/blob/main/docs/limits/"
 // maxQuoted bounds how much of a client's own text an error repeats.
 const maxQuoted = 200
 
-// Refusal says which limit a request exceeds, by what, why that matters and
-// what to do about it. It is immutable.
+// Refusal says what to do about a request that exceeds a limit, and why. It is
+// immutable.
 type Refusal struct {
 	// Limit is one of the Limit constants.
 	Limit string
@@ -67,27 +67,42 @@ type Refusal struct {
 	Mode Mode
 	// Tenant is whose limit it is; empty for that of everybody.
 	Tenant string
+	// Remedy says what the client can do, as a full sentence. It is at most maxRemedy
+	// bytes long, unless an operator wrote it.
+	Remedy string
 	// Value is what was seen, such as the selector. At most about 200 bytes.
 	Value string
 	// Cause says why that is too much, as a clause that follows the value.
 	Cause string
-	// Remedy says what the client can do, as a full sentence.
-	Remedy string
+	// Operator says what an operator can do, as in "raise limits.points.max"; empty if
+	// there is nothing.
+	Operator string
 }
+
+// maxRemedy is about what Grafana shows of an error before it cuts it.
+const maxRemedy = 120
 
 // Doc returns the address of the page about the limit.
 func (r *Refusal) Doc() string {
 	return docRoot + strings.ReplaceAll(r.Limit, "_", "-") + ".md"
 }
 
-// Error returns one paragraph: limit, tenant, value, cause, way out, page.
+// Error returns one paragraph: the way out, why it is needed, the page. Grafana shows
+// two lines of it, so the order matters.
 func (r *Refusal) Error() string {
-	limit := "limit " + r.Limit
+	limit := "Limit " + r.Limit
 	if r.Tenant != "" {
 		limit += " of tenant " + shorten(r.Tenant)
 	}
-	return limit + ": " + r.Value + " " + r.Cause + ". " + r.Remedy + " See " + r.Doc()
+	why := limit + ": " + r.Value + " " + r.Cause
+	if r.Operator != "" {
+		why += "; an operator can " + r.Operator
+	}
+	return r.Remedy + " " + why + ". See " + r.Doc()
 }
+
+// raise is what an operator can do about most limits.
+func raise(key string) string { return "raise limits." + key + ".max" }
 
 // Refusals are what the limits have to say about one request, at most one
 // Refusal for each limit. A nil Refusals means that nothing is exceeded.

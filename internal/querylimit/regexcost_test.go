@@ -48,7 +48,7 @@ func TestRegexCostsWhatPrometheusRunsOnEachValue(t *testing.T) {
 	require.NoError(t, rs.Err())
 	require.Greater(t, list[0].regexCost, 3)
 	rs = newPolicy(t, func(o *Options) { o.RegexCost = Bound{ModeEnforce, 3} }).check(&asked{queries: list})
-	require.ErrorContains(t, rs.Err(), "limit regex_cost: PromQL whose regular expressions take")
+	require.ErrorContains(t, rs.Err(), "Limit regex_cost: PromQL whose regular expressions take")
 	require.ErrorContains(t, rs.Err(), "docs/limits/regex-cost.md")
 }
 

@@ -72,6 +72,6 @@ func (p *Policy) RefuseResponse(c Class, limit int64, truncated bool) *Refusal {
 	if truncated {
 		cause += " and was truncated"
 	}
-	return p.refuse(LimitResponseBytes, p.opts.Responses.Mode, "the answer", cause,
-		"Select fewer series, a shorter range or a larger step, or give a limit; an operator can raise limits.response_bytes."+c.String()+".max.")
+	return p.refuse(LimitResponseBytes, p.opts.Responses.Mode, "Select fewer series, a shorter range or a larger step, or give a limit.",
+		"the answer", cause, raise(LimitResponseBytes+"."+c.String()))
 }

@@ -93,8 +93,8 @@ func (p *Policy) CheckResults(s ResultSet, requested int) (limit int, set bool, 
 	if requested > 0 {
 		value = "a request for up to " + strconv.Itoa(requested) + " results"
 	}
-	return requested, false, Refusals{p.refuse(LimitResults, b.Mode, value, "may have "+strconv.Itoa(limit),
-		"Give it a limit, and select less; an operator can raise limits.results."+s.String()+".max.")}
+	return requested, false, Refusals{p.refuse(LimitResults, b.Mode, "Give the request a limit of at most "+strconv.Itoa(limit)+", and select less.",
+		value, "may have "+strconv.Itoa(limit), raise(LimitResults+"."+s.String()))}
 }
 
 func (l ResultLimit) allowed(requested int) int {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Subject is who asks and for what, as far as somebody trustworthy says so. A
@@ -241,10 +242,9 @@ func (s *Ruleset) withLimits(p *Policy, matching []int32) *Policy {
 }
 
 func (p *Policy) refuseDenied(r *Rule) *Refusal {
-	cause := "is denied by the rule " + r.Name
-	if r.Reason != "" {
-		cause += ": " + r.Reason
+	remedy := "Change what the rule " + r.Name + " looks for, or ask an operator."
+	if r.Reason != "" { // It is where an operator says what to do.
+		remedy = strings.TrimRight(r.Reason, ". ") + "."
 	}
-	return p.refuse(LimitDeny, r.Deny, "this request", cause,
-		"Change what the rule looks for, or ask an operator, who changes rules in promguard.yml.")
+	return p.refuse(LimitDeny, r.Deny, remedy, "this request", "is denied by the rule "+r.Name, "change that in promguard.yml")
 }

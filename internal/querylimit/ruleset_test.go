@@ -109,8 +109,8 @@ func TestDenyNamesRuleReasonAndTenantAndAllowExempts(t *testing.T) {
 	s := newRuleset(t, nil, deny)
 	texts := []string{"sum_over_time(x[1y])"}
 	require.EqualError(t, s.Decide(&Subject{Tenant: "a"}, texts, nil).Refusals.Err(),
-		`limit deny of tenant a: this request is denied by the rule no-yearly: use the recording rule job:x:sum1y. `+
-			`Change what the rule looks for, or ask an operator, who changes rules in promguard.yml. `+
+		`use the recording rule job:x:sum1y. Limit deny of tenant a: this request is denied by the rule no-yearly; `+
+			`an operator can change that in promguard.yml. `+
 			`See https://github.com/promguard/promguard/blob/main/docs/limits/deny.md`)
 
 	s = newRuleset(t, nil, deny, Rule{Name: "report", Match: Match{Tenants: []string{"a"}}, Allow: true})

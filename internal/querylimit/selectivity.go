@@ -89,8 +89,8 @@ func (p *Policy) CheckExpr(expr parser.Expr) Refusals { return p.checkSelectivit
 // checkSelectivity looks at the selectors of a query.
 func (p *Policy) checkSelectivity(q *Query) Refusals {
 	if q.unknown != nil {
-		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "an expression", "cannot be checked: "+q.unknown.Error(),
-			"Rewrite it without that construct, or run a version that knows it.")}
+		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "Rewrite the query without its newest construct, or run a version that knows it.",
+			"an expression", "cannot be checked: "+q.unknown.Error(), "")}
 	}
 	for i := range q.selectors {
 		if rs := p.Check(q.selectors[i].matchers); rs != nil {
@@ -251,24 +251,53 @@ func (p *Policy) refuseSelector(ms []*labels.Matcher) *Refusal {
 		cause = "names no metric and has no equality matcher on " + strings.Join(p.opts.EqualityLabels, ", ") +
 			", so the server would go through far too many series"
 	}
-	selector := formatSelector(ms)
-	return p.refuse(LimitSelectivity, p.opts.Selectivity, "the selector "+selector, cause, remedyFor(ms, selector, label))
+	return p.refuse(LimitSelectivity, p.opts.Selectivity, remedyFor(ms, label), "the selector "+formatSelector(ms), cause, "")
 }
 
-// remedyFor repeats the client's own selector in its examples where that is
-// short enough to be read and valid with a metric name in front.
-func remedyFor(ms []*labels.Matcher, selector, label string) string {
-	equality := (&labels.Matcher{Type: labels.MatchEqual, Name: label, Value: "api"}).String()
-	if hasNameMatcher(ms) {
-		return `Name the metric, or begin the regular expression on __name__ with literal text, as in {__name__=~"http_.+"}, ` +
-			"or add an equality matcher, such as " + equality + "."
+// The selectors that refusals give as examples: by a metric name, by the beginning of
+// one, and by the value of a label.
+var (
+	byName   = &labels.Matcher{Type: labels.MatchEqual, Name: labels.MetricName, Value: "http_requests_total"}
+	byPrefix = &labels.Matcher{Type: labels.MatchRegexp, Name: labels.MetricName, Value: "http_.+"}
+	byValue  = labels.Matcher{Type: labels.MatchEqual, Value: "api"}
+)
+
+// remedyFor gives selectors that pass as examples: the client's own, with one matcher
+// put in the place of those on the same label. A selector that is too long to be
+// repeated is left out of them.
+func remedyFor(ms []*labels.Matcher, label string) string {
+	remedy := remedyWith(ms, label)
+	if len(remedy) > maxRemedy {
+		remedy = remedyWith(nil, label)
 	}
-	inner := strings.Trim(selector, "{}")
-	if inner == "" || len(inner) > 60 {
-		inner = "..."
+	return remedy
+}
+
+func remedyWith(ms []*labels.Matcher, label string) string {
+	name := "Name a metric, as in "
+	if hasName := func(m *labels.Matcher) bool { return m.Name == labels.MetricName }; slices.ContainsFunc(ms, hasName) || label == labels.MetricName {
+		name += formatSelector(with(byPrefix, ms))
+	} else {
+		name += byName.Value + formatSelector(ms)
 	}
-	return "Name a metric, as in http_requests_total{" + inner +
-		"}, or add an equality matcher, as in {" + equality + "," + inner + "}."
+	if label == labels.MetricName {
+		return strings.TrimSuffix(name, "{}") + "."
+	}
+	equality := byValue
+	equality.Name = label
+	return strings.TrimSuffix(name, "{}") + ", or use an equality matcher, as in " + formatSelector(with(&equality, ms)) + "."
+}
+
+// with returns the matchers of ms with m in the place of those on its label, or in
+// front.
+func with(m *labels.Matcher, ms []*labels.Matcher) []*labels.Matcher {
+	all := []*labels.Matcher{m}
+	for _, other := range ms {
+		if other.Name != m.Name {
+			all = append(all, other)
+		}
+	}
+	return all
 }
 
 // formatSelector writes matchers as a selector. The result is shortened, so it

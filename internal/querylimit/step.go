@@ -102,13 +102,13 @@ func (l stepRounding) check(p *Policy, asked *asked) *Refusal {
 	step := asked.at.Step
 	var do []string
 	if a.step != step {
-		do = append(do, "a step of "+text(a.step)+", as the minimum interval of the panel or of the data source")
+		do = append(do, "a step of "+text(a.step)+" (the minimum interval of the panel or data source)")
 	}
 	if a.ranges {
-		do = append(do, "ranges of at least "+text(a.step)+", as $__rate_interval of Grafana makes them")
+		do = append(do, "ranges of at least "+text(a.step)+" ($__rate_interval)")
 	}
-	return p.refuse(LimitStepRounding, mode, "a range query with a step of "+text(step), strings.Join(a.reasons, ", and "),
-		"Use "+strings.Join(do, ", and ")+"; an operator can change limits.step_rounding.")
+	return p.refuse(LimitStepRounding, mode, "Use "+strings.Join(do, " and ")+".",
+		"a range query with a step of "+text(step), strings.Join(a.reasons, ", and "), "change limits.step_rounding")
 }
 
 func (l stepRounding) explain(p *Policy, asked *asked) (Finding, bool) {

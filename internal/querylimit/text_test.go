@@ -62,7 +62,7 @@ func TestTextOverACeilingIsRefusedInEveryMode(t *testing.T) {
 		LimitQueryOperators: "a" + strings.Repeat("+a", promqltext.MaxOperators+1),
 		LimitRegexSize:      `{a=~"` + strings.Repeat("x{1000}", 1001) + `"}`,
 	} {
-		require.ErrorContains(t, p.CheckText(text).Err(), "limit "+limit+":")
+		require.ErrorContains(t, p.CheckText(text).Err(), "Limit "+limit+":")
 	}
 	require.Nil(t, p.CheckText("a+a"))
 }

@@ -30,7 +30,6 @@ func (p *Policy) refuseUnknown(name string) Refusals {
 	if p.opts.UnknownPromQL == ModeOff {
 		return nil
 	}
-	return Refusals{p.refuse(LimitUnknownPromQL, p.opts.UnknownPromQL, "a query with "+shorten(name),
-		"cannot be judged: the server is newer than the parser of this promguard",
-		"Rewrite it without that, or use a newer promguard; an operator can let such queries pass unjudged by limits.unknown_promql.mode.")}
+	return Refusals{p.refuse(LimitUnknownPromQL, p.opts.UnknownPromQL, "Rewrite the query without "+shorten(name)+", or use a newer promguard.",
+		"a query with "+shorten(name), "cannot be judged, as the server is newer than the parser of this promguard", "let such queries pass unjudged by limits.unknown_promql.mode")}
 }

@@ -180,6 +180,12 @@ func parseRule(node *yaml.Node) (Rule, error) {
 	return r, r.Validate()
 }
 
+// FileKeys has the keys of a file, for hints about those that are mistyped.
+type FileKeys struct {
+	profileFile
+	ruleFile
+}
+
 // decodeStrict reads exactly one YAML document without unknown or doubled keys.
 func decodeStrict(text []byte, into any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
@@ -63,7 +65,7 @@ func (c *children) start(path string, args ...string) error {
 		}
 		close(k.done)
 		if !c.stops.Load() {
-			c.ended(fmt.Errorf("%s stopped (%s); its last log lines:\n%s", name, how, tail(logFile)))
+			c.ended(cli.NewTail(fmt.Errorf("%s stopped (%s)", name, how), tail(logFile)))
 		}
 	}()
 	return nil
@@ -93,13 +95,13 @@ func (c *children) stop(signals <-chan os.Signal) {
 	}
 }
 
-// tail is the end of a log, indented.
+// tail is the end of a log.
 func tail(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "  " + err.Error()
+		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	lines = lines[max(0, len(lines)-tailLines):]
-	return "  " + strings.Join(lines, "\n  ")
+	return strings.Join(lines, "\n")
 }

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kingpin/v2"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // config are the command's flags.
@@ -44,17 +44,12 @@ func main() {
 	if err == nil {
 		err = run(c, os.Stdout)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo: error:", err)
-		os.Exit(1)
-	}
+	os.Exit(cli.Code(os.Stderr, "demo", err))
 }
 
 func parse(args []string, usage io.Writer) (config, error) {
 	var c config
-	app := kingpin.New("demo", "Start a guarded Prometheus on this machine, with a modelled Kubernetes cluster, or an exposition of yours, to scrape.")
-	app.HelpFlag.Short('h')
-	app.UsageWriter(usage)
+	app := cli.New("demo", "Start a guarded Prometheus on this machine, with a modelled Kubernetes cluster, or an exposition of yours, to scrape.", usage, usage)
 	app.Flag("bin", "Directory of the binaries prometheus and promguard.").Default("bin").StringVar(&c.Bin)
 	app.Flag("data", "Directory for the time series database, the configuration and the logs.").Default("data").StringVar(&c.Data)
 	app.Flag("exposition", "Scrape this instead of the modelled cluster: a file in the text format, a directory of *.prom files (a job each), or a URL.").PlaceHolder("FILE|DIR|URL").StringVar(&c.Exposition)
@@ -65,11 +60,11 @@ func parse(args []string, usage io.Writer) (config, error) {
 	app.Flag("guard.port", "Port of the guard.").Default("9091").IntVar(&c.GuardPort)
 	app.Flag("telemetry.port", "Port of the guard's own metrics.").Default("9092").IntVar(&c.TelemetryPort)
 	app.Flag("exposition.port", "Port of what is scraped.").Default("9093").IntVar(&c.ExpositionPort)
-	if _, err := app.Parse(args); err != nil {
-		return config{}, fmt.Errorf("%w, try --help", err)
+	if _, err := cli.Parse(app, args); err != nil {
+		return config{}, err
 	}
 	if c.ScrapeInterval < time.Second {
-		return config{}, fmt.Errorf("--scrape-interval must be 1s or more, got %s", c.ScrapeInterval)
+		return config{}, cli.Misuse(fmt.Errorf("--scrape-interval must be 1s or more, got %s", c.ScrapeInterval))
 	}
 	return c, nil
 }
@@ -105,6 +100,7 @@ func run(c config, out io.Writer) error {
 		kids.stop(signals)
 	}()
 	go cancelOnSignal(ctx, cancel, signals)
+	go watchWrites(ctx, cancel, "http://"+loopback(c.PrometheusPort), filepath.Join(c.Data, "prometheus"), filepath.Join(kids.dir, "prometheus.log"))
 
 	if err := start(ctx, c, src, kids, out); err == nil {
 		printTour(out, c, src)
@@ -204,7 +200,7 @@ func claimPorts(c config) (net.Listener, error) {
 		{"--exposition.port", c.ExpositionPort},
 	} {
 		if p.port < 1 || p.port > 65535 {
-			return nil, fmt.Errorf("%s must be from 1 to 65535, got %d", p.flag, p.port)
+			return nil, cli.Misuse(fmt.Errorf("%s must be from 1 to 65535, got %d", p.flag, p.port))
 		}
 		l, err := net.Listen("tcp", loopback(p.port))
 		if errors.Is(err, syscall.EADDRINUSE) {

@@ -261,7 +261,7 @@ func TestWhenOneProcessDiesTheOthersAreStoppedAndItsLogIsShown(t *testing.T) {
 			d.waitStarted()
 			require.NoError(t, syscall.Kill(d.processes()[name], syscall.SIGKILL))
 			require.Equal(t, 1, d.waitEnd())
-			require.Contains(t, d.output(), "demo: error: "+name+" stopped (signal: killed); its last log lines:\n  ")
+			require.Contains(t, d.output(), "demo: "+name+" stopped (signal: killed); its last log lines:\n  ")
 			require.Empty(t, d.processes())
 		})
 	}

@@ -4,9 +4,11 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,7 +37,7 @@ func TestWhatCannotWorkIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown flag", []string{"--nothing"}, "unknown long flag '--nothing', try --help"},
+		{"unknown flag", []string{"--nothing"}, "unknown long flag '--nothing' (see demo --help)"},
 		{"scrapes too often", []string{"--scrape-interval=1ms"}, "--scrape-interval must be 1s or more, got 1ms"},
 		{"no series", []string{"--series=0"}, "a cluster needs at least 1 series, got 0"},
 		{"no binaries", []string{"--bin=" + empty}, "stat " + empty + "/prometheus: no such file or directory; make prometheus builds it, --bin names another directory"},
@@ -75,5 +77,28 @@ func TestBinaryThatEndsAtOnceIsReportedWithItsLog(t *testing.T) {
 		Bin: bin, Data: t.TempDir(), Series: 100, ScrapeInterval: 1e9,
 		PrometheusPort: free[0], GuardPort: free[1], TelemetryPort: free[2], ExpositionPort: free[3],
 	}
-	require.EqualError(t, run(c, io.Discard), "prometheus stopped (exit status 7); its last log lines:\n  out of cheese")
+	require.EqualError(t, run(c, io.Discard), "prometheus stopped (exit status 7); its last log lines:\n  out of cheese\n")
+}
+
+func TestOnAFullDiskTheDemoSaysSoAndEnds(t *testing.T) {
+	bin := os.Getenv("PROMGUARD_BIN")
+	if bin == "" {
+		t.Skip("PROMGUARD_BIN is not set; make test sets it")
+	}
+	disk, free := t.TempDir(), freePorts(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=1m tmpfs "$0" 2>/dev/null || exit 77; exec "$@"`,
+		disk, self, "--bin="+bin, "--data="+disk, "--series=5000", "--scrape-interval=1s",
+		"--prometheus.port="+strconv.Itoa(free[0]), "--guard.port="+strconv.Itoa(free[1]), "--telemetry.port="+strconv.Itoa(free[2]), "--exposition.port="+strconv.Itoa(free[3]))
+	cmd.Env = append(os.Environ(), asMain+"=1")
+	var told strings.Builder
+	cmd.Stderr = &told
+	err = cmd.Run()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.ExitCode() == 77 || strings.HasPrefix(told.String(), "unshare:") {
+		t.Skipf("no disk can be made here: %v %s", err, told.String())
+	}
+	require.Equal(t, 1, exit.ExitCode())
+	require.Regexp(t, `^demo: prometheus cannot write to `+disk+`/prometheus \(\d+ writes of its log failed\): make room on that disk, or name another directory with --data; its last log lines:\n  `, told.String())
 }

@@ -9,12 +9,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"time"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
 	pollPeriod = 200 * time.Millisecond
 	sayPeriod  = 5 * time.Second
+	// writesPeriod is how often to look whether anything is stored.
+	writesPeriod = 2 * time.Second
 )
 
 // waitFor polls until a condition holds or ctx ends, and says so now and then.
@@ -80,6 +85,31 @@ func scraped(prometheus string) func(context.Context) (bool, string) {
 		}
 		err := getJSON(ctx, prometheus+"/api/v1/query?query=up", &ups)
 		return err == nil && len(ups.Data.Result) >= all, state
+	}
+}
+
+// failedWrites finds how many writes of its log a Prometheus says have failed.
+var failedWrites = regexp.MustCompile(`(?m)^prometheus_tsdb_wal_writes_failed_total ([1-9]\S*)$`)
+
+// watchWrites ends the run once Prometheus cannot write, of which nobody would learn
+// otherwise: it scrapes on, is ready, and stores nothing.
+func watchWrites(ctx context.Context, end context.CancelCauseFunc, prometheus, dir, log string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(writesPeriod):
+		}
+		res, err := get(ctx, prometheus+"/metrics")
+		if err != nil {
+			continue // It starts, or has stopped, and that is told elsewhere.
+		}
+		text, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if m := failedWrites.FindSubmatch(text); err == nil && m != nil {
+			end(cli.NewTail(fmt.Errorf("prometheus cannot write to %s (%s writes of its log failed): make room on that disk, or name another directory with --data", dir, m[1]), tail(log)))
+			return
+		}
 	}
 }
 

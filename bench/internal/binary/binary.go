@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -75,17 +74,14 @@ func Parse(spec string) (Binary, error) {
 
 // Check finds the binary, and learns its version by running it.
 func (b *Binary) Check(ctx context.Context) error {
-	info, err := os.Stat(b.Path)
-	switch {
-	case err != nil:
-		return fmt.Errorf("binary %s: %w", b.Name, err)
-	case info.IsDir():
-		return fmt.Errorf("binary %s: %s is a directory", b.Name, b.Path)
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("binary %s: %s is not executable", b.Name, b.Path)
+	path, err := exec.LookPath(b.Path)
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%s is not in PATH; a path has a slash, as in ./%s", b.Path, b.Path)
 	}
-	// A path without a slash would be looked up in PATH.
-	if b.Path, err = filepath.Abs(b.Path); err != nil {
+	if err != nil {
+		return fmt.Errorf("binary %s: %w", b.Name, err)
+	}
+	if b.Path, err = filepath.Abs(path); err != nil {
 		return err
 	}
 	out, err := exec.CommandContext(ctx, b.Path, "--version").CombinedOutput()

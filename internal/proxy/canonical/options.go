@@ -56,7 +56,7 @@ func (q *Request) readOptions(h http.Header) error {
 
 func (q *Request) readStartTimestamps(values []string) error {
 	if len(values) > 1 {
-		return fmt.Errorf("header %s is given more than once: give it once", headerStartTimestamps)
+		return Advise("Give the header %s once", "it is there more than once", headerStartTimestamps)
 	}
 	if len(values) == 0 || values[0] == "" {
 		return nil

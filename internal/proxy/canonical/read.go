@@ -26,8 +26,8 @@ type mediaError struct{ error }
 func (mediaError) Is(target error) bool { return target == ErrMedia }
 
 var (
-	errOldHTTP   = errors.New("this endpoint needs HTTP/1.1 or later: over HTTP/1.0, an answer that is cut off looks whole")
-	errSemicolon = errors.New("invalid semicolon separator in the parameters: use &")
+	errOldHTTP   = Advise("Use HTTP/1.1 or later", "over HTTP/1.0, an answer of this endpoint that is cut off looks whole")
+	errSemicolon = Advise("Use & between parameters", "a semicolon separates none")
 )
 
 // Read returns what r asks of an endpoint, and reads its whole body. The error is that
@@ -72,8 +72,8 @@ func (q *Request) readBody(r *http.Request, policy *querylimit.Policy) (form str
 	}
 	ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if enc := r.Header.Get("Content-Encoding"); err != nil || ct != ProtobufType || enc != SnappyEncoding {
-		return "", mediaError{fmt.Errorf("content type %q with encoding %q is not supported: use %s with %s",
-			r.Header.Get("Content-Type"), enc, ProtobufType, SnappyEncoding)}
+		return "", mediaError{Advise("Use %s with %s", "content type %q with encoding %q is not supported",
+			ProtobufType, SnappyEncoding, r.Header.Get("Content-Type"), enc)}
 	}
 	limit := policy.RequestBytesMax()
 	body, err := readUpTo(r, limit, policy)
@@ -99,15 +99,15 @@ func readForm(r *http.Request, policy *querylimit.Policy) (string, error) {
 	if r.Method != http.MethodPost {
 		// Prometheus ignores it, and until it is read the departure of the
 		// client goes unnoticed.
-		return "", fmt.Errorf("a %s request must not have a body: put the parameters into the URL, or use POST", r.Method)
+		return "", Advise("Put the parameters into the URL, or use POST", "a %s request must not have a body", r.Method)
 	}
 	// Of two headers, somebody else might believe the other.
 	if enc := strings.Join(r.Header["Content-Encoding"], ", "); enc != "" && enc != "identity" {
-		return "", mediaError{fmt.Errorf("content encoding %q of the request is not supported: send the form as it is", Shorten(enc))}
+		return "", mediaError{Advise("Send the form as it is", "content encoding %q of the request is not supported", Shorten(enc))}
 	}
 	types := strings.Join(r.Header["Content-Type"], ", ")
 	if ct, _, err := mime.ParseMediaType(types); err != nil || ct != FormType {
-		return "", mediaError{fmt.Errorf("content type %q is not supported: use %s", Shorten(types), FormType)}
+		return "", mediaError{Advise("Use %s", "content type %q is not supported", FormType, Shorten(types))}
 	}
 	body, err := readUpTo(r, policy.RequestBytesMax()-len(r.URL.RawQuery), policy)
 	return string(body), err
@@ -121,7 +121,7 @@ func readUpTo(r *http.Request, limit int, policy *querylimit.Policy) ([]byte, er
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	switch {
 	case errors.Is(err, intake.ErrFull):
-		return nil, fmt.Errorf("reading the body: %w; try again in some seconds", intake.ErrFull)
+		return nil, Advise("Try again in some seconds", "%w", intake.ErrFull)
 	case err != nil:
 		return nil, fmt.Errorf("reading the body: %w", err)
 	case len(body) > limit:
@@ -167,7 +167,7 @@ func (q *Request) add(name, value string) error {
 	case q.Endpoint.isScalar(name):
 		for _, p := range q.params {
 			if p.name == name {
-				return fmt.Errorf("parameter %q is given more than once, in the URL or in the body: give it once", name)
+				return Advise("Give the parameter %q once", "it is there more than once, in the URL or in the body", name)
 			}
 		}
 	default:
@@ -176,6 +176,10 @@ func (q *Request) add(name, value string) error {
 	q.params = append(q.params, parameter{name, value})
 	return nil
 }
+
+// Advise puts what to do in front of why: Grafana shows two lines of an error. What
+// Prometheus would say of a request itself stands in its words.
+func Advise(do, why string, args ...any) error { return fmt.Errorf(do+": "+why, args...) }
 
 // Shorten keeps a client from writing its own novel into an error.
 func Shorten(s string) string {

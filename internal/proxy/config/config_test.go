@@ -99,12 +99,12 @@ func TestTenantsAndRulesChangeWhatTheyName(t *testing.T) {
 	chain := "a" + strings.Repeat("+a", 100)
 	require.NoError(t, c.Rules.Tenant("").CheckText(chain).Err())
 	require.NoError(t, c.Rules.Tenant("team-a").CheckText(chain).Err())
-	require.ErrorContains(t, c.Rules.Tenant("team-b").CheckText(chain+"+a").Err(), "limit query_operators of tenant team-b")
+	require.ErrorContains(t, c.Rules.Tenant("team-b").CheckText(chain+"+a").Err(), "Limit query_operators of tenant team-b")
 
 	yearly := []string{"sum_over_time(x[1y])"}
 	d := c.Rules.Decide(&querylimit.Subject{}, yearly, nil)
 	require.Equal(t, []string{"no-yearly-sums"}, d.Rules)
-	require.Contains(t, d.Refusals.Warnings()[0], "rule no-yearly-sums: use the recording rule job:x:sum1y. ")
+	require.Contains(t, d.Refusals.Warnings()[0], "rule no-yearly-sums")
 	require.Empty(t, c.Rules.Decide(&querylimit.Subject{Alert: true}, yearly, nil).Rules)
 	require.Empty(t, c.Rules.Decide(&querylimit.Subject{Tenant: "team-a", Dashboard: "def", Panel: "3"}, yearly, nil).Refusals)
 

@@ -6,6 +6,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/promguard/promguard/internal/didyoumean"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -73,7 +75,7 @@ func (d *decoder) readKeys(n *yaml.Node, known keys, null func(key *yaml.Node)) 
 		read, ok := known[key.Value]
 		switch {
 		case !ok:
-			d.errorf(key, "unknown key %q", key.Value)
+			d.errorf(key, "unknown key %q%s", key.Value, didyoumean.Hint(key.Value, slices.Sorted(maps.Keys(known))))
 		case value.ShortTag() == "!!null":
 			null(key)
 		default:

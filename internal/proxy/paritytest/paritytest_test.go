@@ -411,6 +411,6 @@ func TestModeWarnAnswersWithTheWarningInTheEnvelope(t *testing.T) {
 		require.Equal(t, want.Data, got.Data)
 		require.Empty(t, want.Warnings)
 		require.Len(t, got.Warnings, 1)
-		require.Contains(t, got.Warnings[0], `limit selectivity: the selector {le!=""}`)
+		require.Contains(t, got.Warnings[0], `Limit selectivity: the selector {le!=""}`)
 	}
 }

@@ -8,11 +8,14 @@ package promguard
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/prometheus/prometheus/internal/didyoumean"
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
@@ -52,6 +55,33 @@ func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
 	a.Flag("guard.drop-rules", "Default drop rules, applied to every scrape after its own metric_relabel_configs, and to what is received by remote write and OTLP: "+strings.Join(relabel.ProfileNames(), ", ")+", or a file, which is read again with the configuration. The label __promguard_drop_rules__ of a target names others, or off. Other rules, or off, for what is received: recommended,remote-write=off,otlp=minimal.").
 		Default(relabel.ProfileRecommended).SetValue(namedValue{&f.dropRulesFlag, "guard.drop-rules"})
 	return f
+}
+
+// Fail ends the process if what is wrong with its command line is a flag of
+// promguard's: with one line, and not with upstream's usage behind it.
+func (*Flags) Fail(a *kingpin.Application, err error) {
+	if text := complaint(a.Model(), err); text != "" {
+		fmt.Fprintln(os.Stderr, "prometheus: "+text)
+		os.Exit(2)
+	}
+}
+
+// ours finds a flag of promguard's in an error of the parser's.
+var ours = regexp.MustCompile(`'?--((?:no-)?guard[.-][\w.-]*)`)
+
+func complaint(app *kingpin.ApplicationModel, err error) string {
+	m := ours.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	var known []string
+	for _, f := range app.Flags {
+		if f.Name == m[1] {
+			return err.Error()
+		}
+		known = append(known, "--"+f.Name)
+	}
+	return err.Error() + didyoumean.Hint("--"+m[1], known)
 }
 
 // Log says which guards are in force. An agent only scrapes.

@@ -156,3 +156,18 @@ func TestABudgetBeyondTheMemoryThereIsIsWarnedOf(t *testing.T) {
 		require.Equal(t, tc.warned, strings.Contains(b.String(), "level=WARN"), "%+v", tc)
 	}
 }
+
+func TestAMistypedFlagOfPromguardsIsToldInOneLineWithTheOneThatWasMeant(t *testing.T) {
+	for args, want := range map[string]string{
+		"--guard.api-timout=10s":     "unknown long flag '--guard.api-timout', did you mean --guard.api-timeout?",
+		"--guard-api-timeout=10s":    "unknown long flag '--guard-api-timeout', did you mean --guard.api-timeout?",
+		"--guard.api-timeout":        "expected argument for flag '--guard.api-timeout'",
+		"--guard.api-timeout=soon":   `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
+		"--guard.drop-rules=a,b=off": `--guard.drop-rules: "a,b=off": "b" is none of remote-write, otlp`,
+		"--config.fil=x":             "", // Upstream's, and so is what it says.
+	} {
+		_, a, err := parse(t, args)
+		require.Error(t, err)
+		require.Equal(t, want, complaint(a.Model(), err))
+	}
+}

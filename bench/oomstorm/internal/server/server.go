@@ -24,6 +24,7 @@ import (
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
@@ -188,9 +189,11 @@ type EarlyEndError struct {
 	Tail   []string // its last log lines
 }
 
-func (e *EarlyEndError) Error() string {
-	return fmt.Sprintf("%s (%s) stopped before it was ready (%s); its last log lines:\n  %s",
-		e.Binary.Name, e.Binary.Path, e.How, strings.Join(e.Tail, "\n  "))
+func (e *EarlyEndError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns the error with the log lines apart.
+func (e *EarlyEndError) Unwrap() error {
+	return cli.NewTail(fmt.Errorf("%s (%s) stopped before it was ready (%s)", e.Binary.Name, e.Binary.Path, e.How), strings.Join(e.Tail, "\n"))
 }
 
 func (s *Server) stoppedEarly() error {

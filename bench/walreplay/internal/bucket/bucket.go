@@ -24,6 +24,8 @@ import (
 	"github.com/thanos-io/objstore/providers/filesystem"
 	"github.com/thanos-io/objstore/providers/s3"
 	"go.yaml.in/yaml/v2"
+
+	"github.com/promguard/promguard/internal/didyoumean"
 )
 
 // DefaultConfig is a bucket that is a directory.
@@ -64,7 +66,7 @@ var providers = map[string]provider{
 func Open(ctx context.Context, text []byte, timeout time.Duration) (*Bucket, error) {
 	var c config
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return nil, fmt.Errorf("the configuration of the bucket: %s", oneLine(err))
+		return nil, fmt.Errorf("the configuration of the bucket: %s", oneLine(didyoumean.Field(err, c)))
 	}
 	inner, err := yaml.Marshal(c.Config)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestConfigurationsThatAreWrongAreRefusedInOneLine(t *testing.T) {
 		{"type: TAPE\n", `type must be FILESYSTEM, S3, GCS or AZURE, got "TAPE"`},
 		{"", `type must be FILESYSTEM, S3, GCS or AZURE, got ""`},
 		{"type: [", "the configuration of the bucket: yaml: "},
-		{"tpye: S3\n", "field tpye not found"},
+		{"tpye: S3\n", `unknown key "tpye", did you mean type?`},
 		{"type: FILESYSTEM\n", "missing directory"},
 		{"type: S3\nconfig: {bucket: b}\n", "endpoint"},
 		{"type: S3\nconfig: {bucket: b, endpoint: e, color: red}\n", "color"},

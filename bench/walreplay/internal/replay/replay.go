@@ -25,6 +25,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // Options say how to replay.
@@ -290,8 +291,7 @@ func (r *running) died(what string) error {
 	if exit := (*exec.ExitError)(nil); errors.As(r.err, &exit) {
 		how = exit.String()
 	}
-	return fmt.Errorf("%s (%s) %s (%s); its last log lines:\n  %s",
-		r.binary.Name, r.binary.Path, what, how, strings.Join(r.tail, "\n  "))
+	return cli.NewTail(fmt.Errorf("%s (%s) %s (%s)", r.binary.Name, r.binary.Path, what, how), strings.Join(r.tail, "\n"))
 }
 
 // scrape reads the values of metrics without labels.

@@ -172,8 +172,8 @@ func (*Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Request)
 	if own > 0 && own < timeout {
 		timeout, source = own, fmt.Sprintf("timeout=%s of the request; at most %s", text, e.source)
 	}
-	stop := &reads.Stop{Reason: reads.ReasonDeadline, Text: fmt.Sprintf("%s %s was stopped at its deadline of %s (%s): narrow the selectors or the time range, set limit=, or raise the deadline",
-		r.Method, e.name, timeout, source)}
+	stop := reads.FromContext(ctx).Refusal(reads.ReasonDeadline, "Narrow the selectors or the time range, set limit=, or raise the deadline",
+		"was stopped at its deadline of %s (%s)", timeout, source)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, stop)
 	return ctx, cancel, nil
 }

@@ -45,13 +45,13 @@ type stopped struct {
 
 func (h *Handlers) stop(w http.ResponseWriter, r *http.Request) {
 	if !h.opts.EnableStop {
-		respond(w, http.StatusForbidden, envelope{Status: "error", ErrorType: "unavailable", Error: "Lifecycle API is not enabled: start with --web.enable-lifecycle to stop requests"})
+		respond(w, http.StatusForbidden, envelope{Status: "error", ErrorType: "unavailable", Error: "Start the server with --web.enable-lifecycle to stop requests: the lifecycle API is not enabled"})
 		return
 	}
 	text := route.Param(r.Context(), "id")
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("invalid id %q: it is a number from GET %s/queries", text, statusRoute)})
+		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("Give an id from GET %s/queries: %q is no number", statusRoute, text)})
 		return
 	}
 	status, done, ok := h.table.Stop(id, &reads.Stop{Reason: reads.ReasonOperator, Text: "an operator stopped this request"})

@@ -5,7 +5,6 @@ package reads
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -94,8 +93,8 @@ func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	if r.held+n > b.perRead {
-		stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s needs more than %s of memory, half of %s=%s, which is what one request may have: select fewer series, a shorter range or a larger step",
-			r.Method, r.Endpoint, size(b.perRead), BudgetFlag, size(b.total))}
+		stop := r.Refusal(ReasonTooLarge, "Select fewer series, a shorter range or a larger step",
+			"needs more than %s of memory, half of %s=%s, which is what one request may have", size(b.perRead), BudgetFlag, size(b.total))
 		r.Stop(stop)
 		return stop
 	}
@@ -115,6 +114,9 @@ func (b *Budget) fits(r *Read, n int64) bool {
 	}
 	return b.held+n <= b.large
 }
+
+// tryLess is what the client of a read that was stopped to make room can do.
+const tryLess = "Try again later, or select less"
 
 // wait lets go of the lock until memory is given back or the context ends.
 func (b *Budget) wait(ctx context.Context) error {
@@ -161,8 +163,8 @@ func (b *Budget) makeRoom() {
 	}
 	if r := b.largest(); r != nil {
 		b.leaving[r] = struct{}{}
-		r.Stop(&Stop{ReasonMemory, fmt.Sprintf("%s %s was stopped because all requests together needed more than %s=%s and it held the most, %s: try again later, or select less",
-			r.Method, r.Endpoint, BudgetFlag, size(b.total), size(r.held))})
+		r.Stop(r.Refusal(ReasonMemory, tryLess, "was stopped because all requests together needed more than %s=%s and it held the most, %s",
+			BudgetFlag, size(b.total), size(r.held)))
 	}
 }
 
@@ -192,8 +194,8 @@ func (b *Budget) relieve(live, limit int64) bool {
 		return false
 	}
 	b.leaving[r] = struct{}{}
-	r.Stop(&Stop{ReasonMemory, fmt.Sprintf("%s %s was stopped because the server was about to run out of memory (%s of %s in use) and it held the most, about %s: try again later, or select less",
-		r.Method, r.Endpoint, size(live), size(limit), size(r.held))})
+	r.Stop(r.Refusal(ReasonMemory, tryLess, "was stopped because the server was about to run out of memory (%s of %s in use) and it held the most, about %s",
+		size(live), size(limit), size(r.held)))
 	return true
 }
 

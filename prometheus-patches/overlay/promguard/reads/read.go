@@ -172,8 +172,14 @@ const (
 // Stop is the cause of the end of a read's context.
 type Stop struct {
 	Reason Reason
-	// Text says what happened, which limit it was, and what can be done.
+	// Text says what can be done, what happened, and which limit it was.
 	Text string
+}
+
+// Refusal returns why the read is to be stopped: first what its client can do, as
+// Grafana shows two lines of an error, and then what became of it.
+func (r *Read) Refusal(reason Reason, do, what string, args ...any) *Stop {
+	return &Stop{reason, do + ": " + r.Method + " " + r.Endpoint + " " + fmt.Sprintf(what, args...)}
 }
 
 func (s *Stop) Error() string { return s.Text }
@@ -224,8 +230,8 @@ func (r *Read) CheckResponse(size int64) error {
 	if r == nil || r.ResponseBytes == 0 || size <= r.ResponseBytes {
 		return nil
 	}
-	stop := &Stop{ReasonTooLarge, fmt.Sprintf("%s %s: the answer has more than %d bytes, and at most --guard.response-max-bytes=%d may be sent: aggregate, select fewer series, a shorter range or a larger step",
-		r.Method, r.Endpoint, size-1, r.ResponseBytes)}
+	stop := r.Refusal(ReasonTooLarge, "Aggregate, or select fewer series, a shorter range or a larger step",
+		"has an answer of more than %d bytes, and at most --guard.response-max-bytes=%d may be sent", size-1, r.ResponseBytes)
 	r.Stop(stop)
 	return stop
 }

@@ -80,8 +80,7 @@ func (*Table) refuse(ctx context.Context, r *Read, why string, wait time.Duratio
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	stop := &Stop{ReasonQueue, fmt.Sprintf("%s %s had to wait longer than --guard.queue-timeout=%s, or behind too many others, because %s: try again later",
-		r.Method, r.Endpoint, wait, why)}
+	stop := r.Refusal(ReasonQueue, "Try again later", "had to wait longer than --guard.queue-timeout=%s, or behind too many others, because %s", wait, why)
 	r.Stop(stop)
 	return stop
 }

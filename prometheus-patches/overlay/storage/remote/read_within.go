@@ -30,7 +30,7 @@ func checkReadRequest(ctx context.Context, req *prompb.ReadRequest) error {
 		return nil
 	}
 	if len(req.Queries) > maxReadQueries {
-		return fmt.Errorf("the request has %d queries, and at most %d are allowed", len(req.Queries), maxReadQueries)
+		return fmt.Errorf("Send fewer queries in a request: this one has %d, and at most %d are allowed", len(req.Queries), maxReadQueries) //nolint:staticcheck // It is what a client reads.
 	}
 	var regexes []string
 	for _, q := range req.Queries {

@@ -134,7 +134,7 @@ func TestReadRequestThatCostsTooMuchIsRefusedBeforeItsFirstSeries(t *testing.T) 
 		}
 		return nil
 	}})
-	require.ErrorContains(t, checkReadRequest(ctx, many), "1001 queries")
+	require.ErrorContains(t, checkReadRequest(ctx, many), "1001, and at most")
 	require.NoError(t, checkReadRequest(ctx, &prompb.ReadRequest{}))
 	require.ErrorContains(t, checkReadRequest(ctx, regex), "too large a regex")
 	require.Equal(t, []string{`{x=~"x{1000}"}`}, seen)

@@ -238,7 +238,7 @@ func (e *streamEncoder) full(n int) bool {
 
 func (e *streamEncoder) truncated(format string, limit any) {
 	e.read.Truncate()
-	e.warnings = append(e.warnings, fmt.Sprintf("results truncated after "+format+": narrow match[] or the time range", limit))
+	e.warnings = append(e.warnings, fmt.Sprintf("Narrow match[] or the time range: results truncated after "+format, limit))
 }
 
 // writeArray encodes a sequence of elements as an array, with a look at the
