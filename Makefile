@@ -20,11 +20,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := build
 
-## build: the patched Prometheus, the guard and the benchmarks, into bin/
+## build: the patched Prometheus, promguard and the benchmarks, into bin/
 .PHONY: build
 build: prometheus promguard walreplay oomstorm
 
-## run: a patched Prometheus under load with the guard in front, with the web UI if UI=1 has built it; Ctrl-C stops it
+## run: a patched Prometheus under load with promguard in front, with the web UI if UI=1 has built it; Ctrl-C stops it
 .PHONY: run
 run:
 	@$(MAKE) prometheus promguard demo UI=$(or $(UI),$(if $(wildcard $(UI_CACHE)/*),1))
@@ -100,7 +100,7 @@ test-race:
 test-race-patches: patches-apply
 	@$(PATCHES) test --race
 
-## test-peers: the guard before other projects' servers, Thanos and VictoriaMetrics, and drop rules as vmagent and Alloy read them, all built first
+## test-peers: promguard before other projects' servers, Thanos and VictoriaMetrics, and drop rules as vmagent and Alloy read them, all built first
 .PHONY: test-peers
 test-peers: build stock
 	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
@@ -195,7 +195,7 @@ BENCH_MEMORY_ARGS ?=
 bench-memory: stock prometheus
 	go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
 
-## bench-proxy: what the guard costs, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
+## bench-proxy: what promguard costs, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
 .PHONY: bench-proxy
 BENCH_PROXY_ARGS ?=
 bench-proxy:
@@ -203,7 +203,7 @@ bench-proxy:
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
 	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
 
-## bench-proxy-long: how fast answers of 1 GiB pass the guard, and how long requests take among 5,000 idle and 500 slow clients, for benchstat
+## bench-proxy-long: how fast answers of 1 GiB pass promguard, and how long requests take among 5,000 idle and 500 slow clients, for benchstat
 .PHONY: bench-proxy-long
 bench-proxy-long:
 	go build -o $(BIN)/bench-proxy ./bench/proxy

@@ -52,7 +52,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, get(t, g.url+"/api/v1/series?match[]="+url.QueryEscape(`{le!=""}`)).code)
 	g.stop(t) // Writes what waits.
 	p.stop(t)
-	for name, log := range map[string]string{"the guard's": guardLog, "Prometheus's": upstreamLog} {
+	for name, log := range map[string]string{"promguard's": guardLog, "Prometheus's": upstreamLog} {
 		t.Run(name, func(t *testing.T) {
 			limits, told := run(t, "policy", "suggest", "--query-log="+log, "--config.file="+file, "--min-requests=100", "--min-period=0s")
 			// Prometheus logs what the guard asks it at the start, too.
@@ -64,7 +64,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 			suggested := filepath.Join(t.TempDir(), "new.yml") // The file had no other limits.
 			require.NoError(t, os.WriteFile(suggested, []byte(limits), 0o600))
 			out, _ := run(t, "policy", "test", "--config.file="+suggested, "--query-log="+log)
-			refused := map[string]int{"the guard's": 1, "Prometheus's": 0}[name]
+			refused := map[string]int{"promguard's": 1, "Prometheus's": 0}[name]
 			require.Regexp(t, fmt.Sprintf(`^15\d requests: would refuse %d `, refused), out)
 		})
 	}

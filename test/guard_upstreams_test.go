@@ -148,7 +148,7 @@ func TestWithoutAnyServerTheGuardSaysHowEachIs(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	eventually(t, "the guard serves without a server behind", func() bool {
+	eventually(t, "promguard serves without an upstream server", func() bool {
 		resp, err := http.Get("http://" + address + "/-/healthy")
 		if err == nil {
 			resp.Body.Close()
@@ -162,7 +162,7 @@ func TestWithoutAnyServerTheGuardSaysHowEachIs(t *testing.T) {
 	require.Contains(t, errorOf(t, a), "upstream 1 does not answer, upstream 2 does not answer")
 
 	p := serverAt(t, "prometheus", gone[1], t.TempDir(), emptyConfig)
-	eventually(t, "the guard is ready once one of them is", func() bool { return get(t, "http://"+address+"/-/ready").code == http.StatusOK })
+	eventually(t, "promguard is ready once one of them is", func() bool { return get(t, "http://"+address+"/-/ready").code == http.StatusOK })
 	eventually(t, "and asks it what it is", func() bool {
 		return metric(t, "http://"+telemetry, "promguard_upstream_probed", map[string]string{"server": p.url}) == 1
 	})
@@ -246,7 +246,7 @@ scrape_configs:
 
 	reached.gone.Store(false)
 	before := appended()
-	eventually(t, "the first server has samples again, for longer than the guard takes to compare", func() bool { return appended() > before+100*20 })
+	eventually(t, "the first server has samples again, for longer than promguard takes to compare", func() bool { return appended() > before+100*20 })
 	require.True(t, preferred(t, g, second), "the other one has a hole")
 	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_switches_total", nil))
 }
@@ -307,9 +307,9 @@ func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 
 	require.NoError(t, second.cmd.Process.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = second.cmd.Process.Signal(syscall.SIGCONT) })
-	eventually(t, "the guard is not ready without any server", func() bool { return get(t, g.url+"/-/ready").code == http.StatusServiceUnavailable })
+	eventually(t, "promguard is not ready without any server", func() bool { return get(t, g.url+"/-/ready").code == http.StatusServiceUnavailable })
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
-	eventually(t, "the guard is ready with one", func() bool { return get(t, g.url+"/-/ready").code == http.StatusOK })
+	eventually(t, "promguard is ready with one", func() bool { return get(t, g.url+"/-/ready").code == http.StatusOK })
 }
 
 func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {

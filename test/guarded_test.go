@@ -168,8 +168,8 @@ func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 		"/federate":               p.url + "/federate?" + heavy["two selectors"],
 		"/query":                  p.url + "/api/v1/query?" + query,
 		"/series":                 p.url + "/api/v1/series?" + series,
-		"/query, with the guard":  g.url + "/api/v1/query?" + query,
-		"/series, with the guard": g.url + "/api/v1/series?" + series,
+		"/query, with promguard":  g.url + "/api/v1/query?" + query,
+		"/series, with promguard": g.url + "/api/v1/series?" + series,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := p.cpu(t)

@@ -27,14 +27,14 @@ type crowdOptions struct {
 // there, and while many connections are idle or take their answers slowly. The
 // guard has no bound on requests at a time here, so that all slow ones run.
 func measureCrowd(o crowdOptions, stdout io.Writer) error {
-	targets, stop, err := startKinds("", "server", "guard-open")
+	targets, stop, err := startKinds("", "server", "promguard-open")
 	if err != nil {
 		return err
 	}
 	defer stop()
-	guard := targets[1]
+	proxy := targets[1]
 	var warm result
-	if err := atRate(guard, o.clients, o.rate, o.duration/2, &warm); err != nil {
+	if err := atRate(proxy, o.clients, o.rate, o.duration/2, &warm); err != nil {
 		return err
 	}
 	writeHeader(stdout)
@@ -43,7 +43,7 @@ func measureCrowd(o crowdOptions, stdout io.Writer) error {
 			name       string
 			idle, slow int
 		}{{"none", 0, 0}, {"idle", o.idle, 0}, {"slow", 0, o.slow}, {"both", o.idle, o.slow}} {
-			if err := measureAmong(o, guard, crowd.name, crowd.idle, crowd.slow, stdout); err != nil {
+			if err := measureAmong(o, proxy, crowd.name, crowd.idle, crowd.slow, stdout); err != nil {
 				return fmt.Errorf("crowd %s: %w", crowd.name, err)
 			}
 		}
@@ -126,7 +126,7 @@ func settle(t *target) error {
 			return nil
 		}
 	}
-	return errors.New("the guard is busy with clients that take their answers slowly")
+	return errors.New("promguard is busy with clients that take their answers slowly")
 }
 
 // askOnce leaves the connection idle.

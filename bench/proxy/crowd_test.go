@@ -37,7 +37,7 @@ func TestEveryBodyIsStreamedThroughEveryTarget(t *testing.T) {
 	require.NoError(t, execute([]string{"stream", "--count=1", "--bytes=3000000"}, &out))
 	want := map[string]int{}
 	for body := range bodies {
-		for _, proxy := range []string{"none", "bare", "guard", "guard-truncate"} {
+		for _, proxy := range []string{"none", "bare", "promguard", "promguard-truncate"} {
 			want["Stream/body="+body+"/proxy="+proxy] = 1
 		}
 	}

@@ -67,8 +67,8 @@ func execute(args []string, stdout io.Writer) error {
 	cr.Flag("idle", "Idle connections.").Default("5000").IntVar(&co.idle)
 	cr.Flag("slow", "Clients that read 8 KiB of a long answer per second.").Default("500").IntVar(&co.slow)
 	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
-	serve.Flag("kind", "server, bare or guard.").Required().EnumVar(&o.kind, "server", "bare", "guard", "guard-truncate", "guard-open")
-	serve.Flag("upstream.url", "URL of the server behind.").StringVar(&o.upstream)
+	serve.Flag("kind", "server, bare or promguard.").Required().EnumVar(&o.kind, "server", "bare", "promguard", "promguard-truncate", "promguard-open")
+	serve.Flag("upstream.url", "URL of the upstream server.").StringVar(&o.upstream)
 	command, err := cli.Parse(app, args)
 	if err != nil {
 		return err

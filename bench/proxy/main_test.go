@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 func TestEveryTargetIsMeasuredInBenchmarkFormat(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, execute([]string{"run", "--count=2", "--clients=2", "--duration=50ms"}, &out))
-	require.Equal(t, map[string]int{"QueryRange/proxy=none": 2, "QueryRange/proxy=bare": 2, "QueryRange/proxy=guard": 2},
+	require.Equal(t, map[string]int{"QueryRange/proxy=none": 2, "QueryRange/proxy=bare": 2, "QueryRange/proxy=promguard": 2},
 		counted(t, &out, "sec/op", "req/s", "p50-sec", "p99-sec", "allocs/op", "cpu-sec/op"))
 }
 

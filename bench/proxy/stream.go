@@ -74,7 +74,7 @@ func writeLong(w http.ResponseWriter, kind string, size int64) {
 
 // measureStream reads long answers through every target, in turn.
 func measureStream(o streamOptions, stdout io.Writer) error {
-	targets, stop, err := startKinds("", "server", "bare", "guard", "guard-truncate")
+	targets, stop, err := startKinds("", "server", "bare", "promguard", "promguard-truncate")
 	if err != nil {
 		return err
 	}

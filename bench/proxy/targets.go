@@ -74,7 +74,7 @@ type target struct {
 
 // startTargets starts the server and what stands in front of it.
 func startTargets(labelProxy string) (targets []*target, stop func(), err error) {
-	return startKinds(labelProxy, "server", "bare", "guard")
+	return startKinds(labelProxy, "server", "bare", "promguard")
 }
 
 // startKinds starts the server, which is the first of kinds, and others in front.
@@ -242,9 +242,9 @@ func newHandler(kind, upstream string) (http.Handler, error) {
 	}
 	text := policy
 	switch kind {
-	case "guard-truncate":
+	case "promguard-truncate":
 		text = strings.ReplaceAll(policy, "truncate: false", "truncate: true")
-	case "guard-open":
+	case "promguard-open":
 		text = strings.ReplaceAll(policy, admissionPolicy, "")
 	}
 	c, err := config.Parse([]byte(text))

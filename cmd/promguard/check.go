@@ -42,7 +42,7 @@ func checkConfig(files []string, stdout io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "%s: ok\n", path)
 		if dir := filepath.Dir(c.QueryLog.File); c.QueryLog.File != "" && !isDirectory(dir) {
-			fmt.Fprintf(stdout, "%s: query_log.file: there is no directory %s on this machine; a guard that finds none does not start\n", path, dir)
+			fmt.Fprintf(stdout, "%s: query_log.file: there is no directory %s on this machine; promguard does not start without it\n", path, dir)
 		}
 	}
 	if len(refused) == 0 {

@@ -31,7 +31,7 @@ type inspectFlags struct {
 }
 
 func (f *inspectFlags) register(c *kingpin.CmdClause) {
-	c.Flag("upstream.url", "Root URL of a server to be put behind the guard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
+	c.Flag("upstream.url", "Root URL of a server to be put behind promguard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
 	c.Flag("upstream.kind", "What the server is to be.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials, as for serve.").StringVar(&f.httpConfig)
 }

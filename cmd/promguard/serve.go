@@ -59,11 +59,11 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	var f serveFlags
 	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
 	f.upstreams.register(c)
-	c.Flag("upstream.wait", "How long to wait at the start for the server behind to answer, and end without; 0s starts without it.").Default("0s").DurationVar(&f.upstreamWait)
+	c.Flag("upstream.wait", "How long to wait at the start for the upstream server to answer, and end without; 0s starts without it.").Default("0s").DurationVar(&f.upstreamWait)
 	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
-	c.Flag("web.external-url", "URL under which clients reach the guard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
+	c.Flag("web.external-url", "URL under which clients reach promguard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
 	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus.").PlaceHolder("<path>").StringVar(&f.routePrefix)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
 	c.Flag("top-queries.size", topQueriesHelp).Default("100").IntVar(&f.topQueries)

@@ -102,7 +102,7 @@ func (f *topFlags) ask() (*topqueries.Report, error) {
 		Data          *topqueries.Report
 	}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Status == "" {
-		return nil, fmt.Errorf("the answer (%s) is not that of a guard: use its --web.telemetry-address", res.Status)
+		return nil, fmt.Errorf("the answer (%s) is not that of promguard: use its --web.telemetry-address", res.Status)
 	}
 	if answer.Data == nil {
 		return nil, fmt.Errorf("%s", answer.Error)

@@ -1,7 +1,7 @@
 // What differs from cluster to cluster. Override with mixin + { _config+:: {...} }.
 {
   _config+:: {
-    // Whether there is a guard: without one its dashboards and alerts are left out.
+    // Whether promguard is installed: without it its dashboards and alerts are left out.
     withGuard: true,
 
     // Which series are whose: the jobs of kube-prometheus, of the chart

@@ -133,7 +133,7 @@ func TestWarningThatCannotBeAddedIsCountedAndTheAnswerKept(t *testing.T) {
 	body := []byte{0x1f, 0x8b, 1, 2, 3}
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
-			t.Errorf("the server behind was asked for encoding %q", got)
+			t.Errorf("the upstream server was asked for encoding %q", got)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Encoding", "gzip") // Although nobody asked.

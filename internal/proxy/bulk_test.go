@@ -105,7 +105,7 @@ func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
 
 func TestHostileFederationAndRemoteReadAreRefused(t *testing.T) {
 	upstream := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("reached the server behind: %s %s", r.Method, r.URL)
+		t.Errorf("reached the upstream server: %s %s", r.Method, r.URL)
 	})
 	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
 		o.RequestBytesMax = 10_000

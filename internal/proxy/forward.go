@@ -113,7 +113,7 @@ var (
 	errRedirect = errors.New("redirect")
 	errEncoded  = errors.New("encoded answer")
 	errNoEnd    = errors.New("answer without an end of its own")
-	errLoop     = errors.New("a request of this guard came back to it")
+	errLoop     = errors.New("a request of this promguard came back to it")
 )
 
 // exceed counts a limit that the request ran into on its way, and notes it for

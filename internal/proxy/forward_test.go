@@ -168,14 +168,14 @@ func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
 				select {
 				case <-stopped: // Long before the deadline of two minutes.
 				case <-time.After(10 * time.Second):
-					t.Fatal("the server behind goes on working for nobody")
+					t.Fatal("the upstream server goes on working for nobody")
 				}
 				<-done
 				require.Eventually(t, func() bool { return g.value(t, "promguard_client_gone_total", "query") == 1 }, 20*time.Second, time.Millisecond)
 				if !headersSent {
 					require.Equal(t, 1.0, g.value(t, "promguard_requests_total", "query", "499"))
 				}
-				require.Zero(t, g.value(t, "promguard_upstream_errors_total", reasonUnreachable), "the server behind is not to blame")
+				require.Zero(t, g.value(t, "promguard_upstream_errors_total", reasonUnreachable), "the upstream server is not to blame")
 			})
 		}
 	}
@@ -206,7 +206,7 @@ func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
 }
 
 func TestSlowBodyIsCutOff(t *testing.T) {
-	upstream := newUpstream(t, func(http.ResponseWriter, *http.Request) { t.Error("reached the server behind") })
+	upstream := newUpstream(t, func(http.ResponseWriter, *http.Request) { t.Error("reached the upstream server") })
 	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
 	a := raw(t, g, "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: "+canonical.FormType+"\r\nContent-Length: 10\r\n\r\nq")
 	require.Equal(t, http.StatusBadRequest, a.code)
@@ -298,7 +298,7 @@ func TestRedirectIsNeitherFollowedNorPassedOn(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/api/v1/labels" {
-				t.Errorf("the server behind was asked for %s", r.URL.Path)
+				t.Errorf("the upstream server was asked for %s", r.URL.Path)
 			}
 			http.Redirect(w, r, "http://inside.invalid/secret", code)
 		})
@@ -427,7 +427,7 @@ func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
 	requireEnvelope(t, get("X-Scope-OrgID", "a"), typeExecution, "Limit deny of tenant a", "rule fingerprint")
 	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "deny"))
 	require.Equal(t, 200, get("X-Scope-OrgID", "a", "X-Scope-OrgID", "b").code)
-	require.Empty(t, passed.Values("X-Scope-OrgID"), "the server behind might believe the other one")
+	require.Empty(t, passed.Values("X-Scope-OrgID"), "the upstream server might believe the other one")
 
 	policy := newPolicy(t, nil, deny...)
 	policy.Identity = &identity.Source{}
@@ -527,7 +527,7 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 	for _, tc := range []struct {
 		path, params string
 		want         url.Values
-		start        bool // set by the guard
+		start        bool // set by promguard
 	}{
 		{"series", "match[]=up", url.Values{"limit": {"10"}}, true},
 		{"series", "match[]=up&limit=0&start=1e9", nil, false},

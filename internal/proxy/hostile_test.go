@@ -71,7 +71,7 @@ func TestHostileRequestsAreRefusedOrArriveCleaned(t *testing.T) {
 			require.Equal(t, tc.Status, a.Status, a.Body)
 			require.Contains(t, a.Body, tc.Says)
 			if tc.Sees == nil {
-				require.Empty(t, got, "it reached the server behind")
+				require.Empty(t, got, "it reached the upstream server")
 				requireRefused(t, &tc, answer{a.Status, a.Header, a.Body})
 				return
 			}

@@ -78,7 +78,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
 		clientGone: counter("promguard_client_gone_total", "Requests whose client left before the end of the answer, by endpoint class.", "class"),
 		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "promguard_warnings_lost_total", Help: "Answers without a warning that belongs to them: that of a limit in mode warn, because they were not plain JSON, or those of the server behind a list that was truncated far before its end.",
+			Name: "promguard_warnings_lost_total", Help: "Answers without a warning that belongs to them: that of a limit in mode warn, because they were not plain JSON, or those that the server sent after a list that was truncated far before its end.",
 		}),
 		collapsed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_collapsed_total", Help: "Requests that waited for the answer to an identical one instead of being sent.",

@@ -205,7 +205,7 @@ func TestWithoutAnyServerTheErrorSaysHowEachIs(t *testing.T) {
 	rec := ask(t.Context(), p.Proxy, "/api/v1/query?query=up")
 	require.Equal(t, 503, rec.Code)
 	require.Equal(t, "5", rec.Header().Get("Retry-After"))
-	require.JSONEq(t, `{"status":"error","errorType":"unavailable","error":"Try again in some seconds: no server behind is ready: upstream 1 does not answer, upstream 2 is not ready"}`, rec.Body.String())
+	require.JSONEq(t, `{"status":"error","errorType":"unavailable","error":"Try again in some seconds: no upstream server is ready: upstream 1 does not answer, upstream 2 is not ready"}`, rec.Body.String())
 	require.Equal(t, 200, ask(t.Context(), p.Proxy, "/api/v1/status/walreplay").Code, "what a server answers in any state")
 	g := guard{reg: p.reg}
 	require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnavailable))

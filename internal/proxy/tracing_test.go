@@ -122,7 +122,7 @@ func TestSpansSayWhatWentWrong(t *testing.T) {
 
 	require.Equal(t, http.StatusUnprocessableEntity, g.get(t, "/api/v1/series?match[]="+url.QueryEscape(`{le!=""}`)).code)
 	refused := g.wait(t, 4)["GET /api/v1/series"]
-	require.Equal(t, codes.Unset, refused.Status().Code, "the guard did its work")
+	require.Equal(t, codes.Unset, refused.Status().Code, "promguard did its work")
 	require.Contains(t, refused.Attributes(), attribute.StringSlice("promguard.limits", []string{"selectivity:enforce"}))
 
 	require.Equal(t, http.StatusNotFound, g.get(t, "/api/v1/"+strings.Repeat("x", 50)).code)

@@ -99,7 +99,7 @@ func (c *Cluster) guardPods(t *testing.T, old []corev1.Pod) []corev1.Pod {
 	t.Helper()
 	template := func(p corev1.Pod) string { return p.Labels["pod-template-hash"] }
 	var found []corev1.Pod
-	WaitFor(t, "pods of the guard", func() error {
+	WaitFor(t, "pods of promguard", func() error {
 		pods, err := c.Typed.CoreV1().Pods(monitoring).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=promguard"})
 		if err != nil {
 			return err

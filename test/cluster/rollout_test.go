@@ -52,7 +52,7 @@ const fast = `
 // deployment is base with components and a policy, made small.
 type deployment struct {
 	components []string
-	policy     string   // of the guard; empty is the one in the manifests
+	policy     string   // of promguard; empty is the one in the manifests
 	patches    []string // of the Prometheus object
 }
 
@@ -101,7 +101,7 @@ func TestANodeRunsWhatTheManifestsSay(t *testing.T) {
 		c.awaitPrometheus(t)
 		c.awaitGuard(t)
 	})
-	t.Run("a query through the guard's Service has what Prometheus scraped", func(t *testing.T) {
+	t.Run("a query through promguard's Service has what Prometheus scraped", func(t *testing.T) {
 		for _, job := range []string{"prometheus-k8s", "promguard"} {
 			awaitSeries(t, c.guardURL(t), fmt.Sprintf("up{job=%q, endpoint=~\"web|telemetry\"} == 1", job), 2)
 		}
@@ -165,7 +165,7 @@ func (c *Cluster) awaitPrometheus(t *testing.T) {
 // HorizontalPodAutoscaler asks at least.
 func (c *Cluster) awaitGuard(t *testing.T) {
 	t.Helper()
-	WaitUpTo(t, 5*time.Minute, "the guard is rolled out", func() error {
+	WaitUpTo(t, 5*time.Minute, "promguard is rolled out", func() error {
 		d, err := c.Typed.AppsV1().Deployments(monitoring).Get(t.Context(), "promguard", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -284,7 +284,7 @@ func (c *Cluster) drainedGuard(t *testing.T) {
 	awaitInFlight(t, pod)
 	require.NoError(t, c.Typed.PolicyV1().Evictions(monitoring).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: monitoring}}))
 	// preStop takes ten seconds: the port of new requests closes after them.
-	WaitFor(t, "the guard is told to end", func() error {
+	WaitFor(t, "promguard is told to end", func() error {
 		resp, err := http.Get("http://" + pod.Status.PodIP + ":9091/-/healthy")
 		if err == nil {
 			resp.Body.Close()

@@ -33,7 +33,7 @@ type config struct {
 	Churn          float64
 	ScrapeInterval time.Duration
 
-	PrometheusPort, GuardPort, TelemetryPort, ExpositionPort int
+	PrometheusPort, ProxyPort, TelemetryPort, ExpositionPort int
 }
 
 func main() {
@@ -49,7 +49,7 @@ func main() {
 
 func parse(args []string, usage io.Writer) (config, error) {
 	var c config
-	app := cli.New("demo", "Start a guarded Prometheus on this machine, with a modelled Kubernetes cluster, or an exposition of yours, to scrape.", usage, usage)
+	app := cli.New("demo", "Start the patched Prometheus with promguard in front on this machine, with a modelled Kubernetes cluster, or an exposition of yours, to scrape.", usage, usage)
 	app.Flag("bin", "Directory of the binaries prometheus and promguard.").Default("bin").StringVar(&c.Bin)
 	app.Flag("data", "Directory for the time series database, the configuration and the logs.").Default("data").StringVar(&c.Data)
 	app.Flag("exposition", "Scrape this instead of the modelled cluster: a file in the text format, a directory of *.prom files (a job each), or a URL.").PlaceHolder("FILE|DIR|URL").StringVar(&c.Exposition)
@@ -57,8 +57,8 @@ func parse(args []string, usage io.Writer) (config, error) {
 	app.Flag("churn", "Share of the modelled cluster's pods that is replaced per hour.").Default("1").Float64Var(&c.Churn)
 	app.Flag("scrape-interval", "How often everything is scraped.").Default("10s").DurationVar(&c.ScrapeInterval)
 	app.Flag("prometheus.port", "Port of Prometheus.").Default("9090").IntVar(&c.PrometheusPort)
-	app.Flag("guard.port", "Port of the guard.").Default("9091").IntVar(&c.GuardPort)
-	app.Flag("telemetry.port", "Port of the guard's own metrics.").Default("9092").IntVar(&c.TelemetryPort)
+	app.Flag("proxy.port", "Port of promguard.").Default("9091").IntVar(&c.ProxyPort)
+	app.Flag("telemetry.port", "Port of promguard's own metrics.").Default("9092").IntVar(&c.TelemetryPort)
 	app.Flag("exposition.port", "Port of what is scraped.").Default("9093").IntVar(&c.ExpositionPort)
 	if _, err := cli.Parse(app, args); err != nil {
 		return config{}, err
@@ -162,7 +162,7 @@ func start(ctx context.Context, c config, src source, kids *children, out io.Wri
 		return err
 	}
 	err = kids.start(filepath.Join(c.Bin, "promguard"), "serve", "--upstream.url="+prometheus,
-		"--web.listen-address="+loopback(c.GuardPort), "--web.telemetry-address="+loopback(c.TelemetryPort))
+		"--web.listen-address="+loopback(c.ProxyPort), "--web.telemetry-address="+loopback(c.TelemetryPort))
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func claimPorts(c config) (net.Listener, error) {
 		port int
 	}{
 		{"--prometheus.port", c.PrometheusPort},
-		{"--guard.port", c.GuardPort},
+		{"--proxy.port", c.ProxyPort},
 		{"--telemetry.port", c.TelemetryPort},
 		{"--exposition.port", c.ExpositionPort},
 	} {

@@ -71,7 +71,7 @@ func startDemo(t *testing.T, args ...string) *demo {
 	require.NoError(t, err)
 	d.cmd = exec.Command(self, append([]string{
 		"--bin=" + bin, "--data=" + d.data, "--scrape-interval=1s",
-		"--prometheus.port=" + strconv.Itoa(d.ports[0]), "--guard.port=" + strconv.Itoa(d.ports[1]),
+		"--prometheus.port=" + strconv.Itoa(d.ports[0]), "--proxy.port=" + strconv.Itoa(d.ports[1]),
 		"--telemetry.port=" + strconv.Itoa(d.ports[2]), "--exposition.port=" + strconv.Itoa(d.ports[3]),
 	}, args...)...)
 	d.cmd.Env = append(os.Environ(), asMain+"=1")

@@ -44,14 +44,14 @@ func TestWhatCannotWorkIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"no exposition", []string{"--exposition=" + dir + "/missing"}, "--exposition: stat " + dir + "/missing: no such file or directory"},
 		{"noise", []string{"--exposition=" + noise}, "--exposition: " + noise + " is no exposition in the text format: after 1 samples: "},
 		{"empty directory", []string{"--exposition=" + empty}, "--exposition: " + empty + " has no *.prom files"},
-		{"port in use", []string{"--guard.port=" + port}, "port " + port + " is in use; stop what uses it, or name another one with --guard.port"},
+		{"port in use", []string{"--proxy.port=" + port}, "port " + port + " is in use; stop what uses it, or name another one with --proxy.port"},
 		{"no port", []string{"--telemetry.port=70000"}, "--telemetry.port must be from 1 to 65535, got 70000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			args := tc.args
 			for flag, value := range map[string]string{
-				"--bin=": bin, "--data=": data, "--prometheus.port=": strconv.Itoa(free[0]), "--guard.port=": strconv.Itoa(free[1]),
+				"--bin=": bin, "--data=": data, "--prometheus.port=": strconv.Itoa(free[0]), "--proxy.port=": strconv.Itoa(free[1]),
 				"--telemetry.port=": strconv.Itoa(free[2]), "--exposition.port=": strconv.Itoa(free[3]),
 			} {
 				if !strings.HasPrefix(args[0], flag) {
@@ -75,7 +75,7 @@ func TestBinaryThatEndsAtOnceIsReportedWithItsLog(t *testing.T) {
 	}
 	c := config{
 		Bin: bin, Data: t.TempDir(), Series: 100, ScrapeInterval: 1e9,
-		PrometheusPort: free[0], GuardPort: free[1], TelemetryPort: free[2], ExpositionPort: free[3],
+		PrometheusPort: free[0], ProxyPort: free[1], TelemetryPort: free[2], ExpositionPort: free[3],
 	}
 	require.EqualError(t, run(c, io.Discard), "prometheus stopped (exit status 7); its last log lines:\n  out of cheese\n")
 }
@@ -90,7 +90,7 @@ func TestOnAFullDiskTheDemoSaysSoAndEnds(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=1m tmpfs "$0" 2>/dev/null || exit 77; exec "$@"`,
 		disk, self, "--bin="+bin, "--data="+disk, "--series=5000", "--scrape-interval=1s",
-		"--prometheus.port="+strconv.Itoa(free[0]), "--guard.port="+strconv.Itoa(free[1]), "--telemetry.port="+strconv.Itoa(free[2]), "--exposition.port="+strconv.Itoa(free[3]))
+		"--prometheus.port="+strconv.Itoa(free[0]), "--proxy.port="+strconv.Itoa(free[1]), "--telemetry.port="+strconv.Itoa(free[2]), "--exposition.port="+strconv.Itoa(free[3]))
 	cmd.Env = append(os.Environ(), asMain+"=1")
 	var told strings.Builder
 	cmd.Stderr = &told

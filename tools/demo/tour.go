@@ -16,15 +16,15 @@ type stop struct {
 }
 
 func tour(c config, src source) []stop {
-	guard, prometheus := "http://"+loopback(c.GuardPort), "http://"+loopback(c.PrometheusPort)
+	proxy, prometheus := "http://"+loopback(c.ProxyPort), "http://"+loopback(c.PrometheusPort)
 	return []stop{
 		{
-			text: "Ask for every histogram there is. The guard refuses with 422 and says what to ask instead:",
-			url:  guard + `/api/v1/series?match[]={le!=""}`,
+			text: "Ask for every histogram there is. The proxy refuses with 422 and says what to ask instead:",
+			url:  proxy + `/api/v1/series?match[]={le!=""}`,
 		},
 		{
-			text: "Ask what a Grafana panel asks (" + src.queryIs + "). The guard passes it on, and the answer comes unchanged:",
-			url:  guard + "/api/v1/query?query=" + src.query,
+			text: "Ask what a Grafana panel asks (" + src.queryIs + "). The proxy passes it on, and the answer comes unchanged:",
+			url:  proxy + "/api/v1/query?query=" + src.query,
 		},
 		{
 			text: "See how many series Prometheus' default drop rules kept out, by rule:",
@@ -45,11 +45,11 @@ func (s stop) command() string {
 
 func printTour(out io.Writer, c config, src source) {
 	fmt.Fprintf(out, `
-The guard:   http://%s    point Grafana's Prometheus data source here
+The proxy:   http://%s    point Grafana's Prometheus data source here
 Its metrics: http://%s/metrics
 Prometheus:  http://%s
 Try:
-`, loopback(c.GuardPort), loopback(c.TelemetryPort), loopback(c.PrometheusPort))
+`, loopback(c.ProxyPort), loopback(c.TelemetryPort), loopback(c.PrometheusPort))
 	for _, s := range tour(c, src) {
 		fmt.Fprintf(out, "\n  # %s\n  %s\n", s.text, s.command())
 	}

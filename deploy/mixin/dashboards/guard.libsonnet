@@ -1,4 +1,4 @@
-// The guard at a glance: is it there, what does it let through, how fast.
+// The proxy at a glance: is it there, what does it let through, how fast.
 local g = import '../lib/grafana.libsonnet';
 
 function(c)
@@ -13,13 +13,13 @@ function(c)
     'p' + q
   );
   g.dashboard(
-    'promguard / Guard',
+    'promguard / Proxy',
     'promguard-guard',
-    'Reads that pass the guard, how long they take and wait, and what is refused.',
+    'Reads that pass promguard, how long they take and wait, and what is refused.',
     [
       g.row('Now', [
         g.stat('Pods that serve', 'Proxies whose metrics are scraped. With one, its end is the end of all dashboards.', 'locale', [g.query('sum(up{%s})' % s)], [[null, 'red'], [1, 'orange'], [2, 'green']]) + runbook('PromguardDown'),
-        g.stat('Server behind', 'Share of the proxies that get an answer from the server behind. With none, Grafana shows nothing.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]) + runbook('PromguardUpstreamUnreachable'),
+        g.stat('Upstream server', 'Share of the proxies that get an answer from the upstream server. With none, Grafana shows nothing.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]) + runbook('PromguardUpstreamUnreachable'),
         g.stat('Policy in force', 'No: a proxy could not load its policy and goes on with the old one.', 'bool_yes_no', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]) + runbook('PromguardPolicyNotLoaded'),
         g.stat('Policies in use', 'More than one while a new policy is rolled out; for longer, the same request is let through or refused by chance.', 'locale', [g.query('count(count_values("hash", promguard_config_hash{%s}))' % s)], [[null, 'green'], [2, 'orange']]) + runbook('PromguardPoliciesDiffer'),
         g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused. The dashboard Refusals says which.', 'percentunit', [g.query(g.measured('sum(rate(promguard_rejected_total{%(s)s}[15m])) / (sum(rate(promguard_requests_total{%(s)s}[15m])) > 0)' % { s: s }, 'promguard_requests_total{%s}' % s))], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]) + runbook('PromguardRefusesMuch'),
@@ -30,7 +30,7 @@ function(c)
         g.timeseries('In flight', 'Of all proxies, from the headers of a request to the last byte of its answer.', 'locale', [g.query('sum by (class) (promguard_requests_in_flight{%s})' % s, '{{class}}')], stacked=true),
       ]),
       g.row('Time', [
-        g.timeseries('Queries', 'Quantiles of how long requests of class query take, the server behind included.', 's', [
+        g.timeseries('Queries', 'Quantiles of how long requests of class query take, the upstream server included.', 's', [
           quantile(q, 'query')
           for q in ['0.5', '0.9', '0.99']
         ]),
@@ -48,11 +48,11 @@ function(c)
         ]),
       ]),
       g.row('Trouble', [
-        g.timeseries('State of the servers behind', 'How many proxies see a server in a state: reads go to one that is ready.', 'locale', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{state}}: {{server}}')], stacked=true) + runbook('PromguardServersDiffer'),
-        g.timeseries('Errors of the server behind', 'Requests that it did not answer in full, by reason: unreachable is the network or a server that is down, deadline one that is too slow.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]) + runbook('PromguardUpstreamErrors'),
+        g.timeseries('State of the upstream servers', 'How many proxies see a server in a state: reads go to one that is ready.', 'locale', [g.query('sum by (server, state) (promguard_upstream_state{%s}) > 0' % s, '{{state}}: {{server}}')], stacked=true) + runbook('PromguardServersDiffer'),
+        g.timeseries('Errors of the upstream server', 'Requests that it did not answer in full, by reason: unreachable is the network or a server that is down, deadline one that is too slow.', 'reqps', [g.query('sum by (reason) (rate(promguard_upstream_errors_total{%s}[$__rate_interval]))' % s, '{{reason}}')]) + runbook('PromguardUpstreamErrors'),
         g.timeseries('Clients that left', 'Before the end of their answer: people who reload, or a timeout of Grafana below that of the proxy.', 'reqps', [g.query('sum by (class) (rate(promguard_client_gone_total{%s}[$__rate_interval]))' % s, '{{class}}')]),
       ]),
-      g.row('The guards themselves', [
+      g.row('Instances of promguard', [
         g.timeseries('Memory', 'Resident memory of each proxy.', 'bytes', [g.query('process_resident_memory_bytes{%s}' % s, '{{pod}}')]),
         g.timeseries('CPU', 'Processors that each proxy keeps busy.', 'short', [g.query('rate(process_cpu_seconds_total{%s}[$__rate_interval])' % s, '{{pod}}')]),
       ]),

@@ -5,9 +5,9 @@ local g = import '../lib/grafana.libsonnet';
 function(c) local s = c.guard; g.dashboard(
   'promguard / Refusals',
   'promguard-refusals',
-  'Requests that a limit of the guard or of the patched server refused, stopped or changed. promguard policy test says which dashboards they come from.',
+  'Requests that a limit of promguard or of the patched server refused, stopped or changed. promguard policy test says which dashboards they come from.',
   [
-    g.row('The guard', [
+    g.row('The proxy', [
       g.timeseries('Refused, by reason', 'docs/limits has a page for each, with what to ask in its place; saturated is no limit, but too much at a time.', 'reqps', [g.query('sum by (reason) (rate(promguard_rejected_total{%s}[$__rate_interval])) > 0' % s, '{{reason}}')], stacked=true),
       g.timeseries('Would be refused', 'Beyond limits in mode observe and warn: what enforcing them would cost.', 'reqps', [g.query('sum by (limit, mode) (rate(promguard_limit_exceeded_total{%s, mode=~"observe|warn"}[$__rate_interval])) > 0' % s, '{{limit}} ({{mode}})')], stacked=true),
       g.timeseries('Changed', 'Requests that a limit gave a start or a number of results.', 'reqps', [g.query('sum by (limit) (rate(promguard_adjusted_total{%s}[$__rate_interval])) > 0' % s, '{{limit}}')], stacked=true),
@@ -26,7 +26,7 @@ function(c) local s = c.guard; g.dashboard(
     ]),
     g.row('Blind spots', [
       g.timeseries('Query log lines lost', 'Requests that are not in the query log because the disk was full or too slow.', 'reqps', [g.query('sum(rate(promguard_query_log_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
-      g.timeseries('Warnings lost', 'Answers without a warning that belongs to them: that of a limit in mode warn, or those of the server behind a list that was truncated far before its end.', 'reqps', [g.query('sum(rate(promguard_warnings_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
+      g.timeseries('Warnings lost', 'Answers without a warning that belongs to them: that of a limit in mode warn, or those that the server sent after a list that was truncated far before its end.', 'reqps', [g.query('sum(rate(promguard_warnings_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
     ]),
   ]
 )

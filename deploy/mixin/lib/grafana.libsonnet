@@ -67,7 +67,7 @@ local gridWidth = 24;
   local source = { type: 'prometheus', uid: '${datasource}' },
 
   // variable offers the values that a label has on the series of a selector. One
-  // name of a metric is in the selector, so that the guard lets it through.
+  // name of a metric is in the selector, so that promguard lets it through.
   variable(name, label, selector, multi=true):: {
     name: name,
     label: std.asciiUpper(name[0]) + name[1:],

@@ -108,7 +108,7 @@ func (c *comparingEngine) compare(q storage.Queryable, endpoint string, params u
 		c.failed++
 	}
 	if direct.code != guarded.code || direct.body != guarded.body && !reordered(direct.body, guarded.body) {
-		return fmt.Errorf("%s?%s: without the guard %d %s, with it %d %s", endpoint, params.Encode(), direct.code, direct.body, guarded.code, guarded.body)
+		return fmt.Errorf("%s?%s: without promguard %d %s, with it %d %s", endpoint, params.Encode(), direct.code, direct.body, guarded.code, guarded.body)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func upstreamView(t testing.TB, body []byte) (*prompb.ReadRequest, error) {
 func requireSameView(t testing.TB, body []byte, r *Request) {
 	t.Helper()
 	want, err := upstreamView(t, body)
-	require.NoError(t, err, "the guard accepts what Prometheus does not")
+	require.NoError(t, err, "promguard accepts what Prometheus does not")
 	sent, err := r.Encode()
 	require.NoError(t, err)
 	got, err := upstreamView(t, sent)

@@ -102,7 +102,7 @@ func TestWhatChangesBehindARunningGuardIsToldOnce(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.mismatch.WithLabelValues("http://a", MismatchPromQL)))
-		require.Regexp(t, `^time=\S+ level=WARN msg="Upstream server is not what the guard takes it for" server=http://a mismatch=promql text="its PromQL has guess.*\n$`, p.logs.String())
+		require.Regexp(t, `^time=\S+ level=WARN msg="Upstream server is not what promguard takes it for" server=http://a mismatch=promql text="its PromQL has guess.*\n$`, p.logs.String())
 		p.serve("a", healthy(1))
 		time.Sleep(2 * factsEvery)
 		synctest.Wait()

@@ -67,7 +67,7 @@ func (f *Facts) Mismatches(kind Kind) []Mismatch {
 		add(MismatchKind, true, "it is %s, and --upstream.kind is %s: parameters would be lost and queries judged as of another language; use --upstream.kind=%s", f.describe(), kind, f.Kind)
 	}
 	if f.Features[features.Prometheus]["agent_mode"] {
-		add(MismatchAgent, true, "it is a Prometheus in agent mode, which answers no queries: put the server that it writes to behind the guard")
+		add(MismatchAgent, true, "it is a Prometheus in agent mode, which answers no queries: put the server that it writes to behind promguard")
 	}
 	if unknown := f.unknownPromQL(); len(unknown) > 0 {
 		add(MismatchPromQL, false, "its PromQL has %s, which this promguard, with the parser of Prometheus %s, cannot judge: queries that use it are refused, unless limits.unknown_promql lets them pass; use a newer promguard", list3(unknown), parserVersion)

@@ -200,10 +200,10 @@ func TestWithoutAReadyServerEachSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, KindPrometheus, ProbeRequire, "http://secret-name-a", "http://secret-name-b")
 		require.ErrorIs(t, p.Check(t.Context()), errRefused)
-		require.Equal(t, "no server behind is ready: upstream 1 does not answer, upstream 2 does not answer", p.chosen(t))
+		require.Equal(t, "no upstream server is ready: upstream 1 does not answer, upstream 2 does not answer", p.chosen(t))
 		p.serve("secret-name-b", map[string]string{"/-/ready": "503 ", "/api/v1/status/walreplay": success(`{"min":0,"max":0,"current":0,"percent":45.4}`)})
 		require.NoError(t, p.Check(t.Context()), "one answers")
-		require.Equal(t, "no server behind is ready: upstream 1 does not answer, upstream 2 replays its write-ahead log (45 %)", p.chosen(t))
+		require.Equal(t, "no upstream server is ready: upstream 1 does not answer, upstream 2 replays its write-ahead log (45 %)", p.chosen(t))
 		s, err := p.Pick(true)
 		require.NoError(t, err)
 		require.Equal(t, "http://secret-name-b", s.String(), "it can say how its replay goes")

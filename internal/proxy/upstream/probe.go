@@ -151,7 +151,7 @@ func (p *Pool) use(s *Server, f *Facts) error {
 	if !slices.Equal(mismatches, s.told) {
 		s.told = mismatches
 		for _, m := range mismatches {
-			p.logger.Warn("Upstream server is not what the guard takes it for", "server", s.name, "mismatch", m.Name, "text", m.Text)
+			p.logger.Warn("Upstream server is not what promguard takes it for", "server", s.name, "mismatch", m.Name, "text", m.Text)
 		}
 	}
 	return nil

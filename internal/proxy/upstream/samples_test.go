@@ -311,7 +311,7 @@ func TestNobodyIsGivenUpWhereThereIsNoOtherServer(t *testing.T) {
 		a.change(func() { a.hung = true })
 		b.change(func() { b.hung = true })
 		time.Sleep(10 * time.Minute)
-		require.NoError(t, alive.Err(), "the guard may be what is slow")
+		require.NoError(t, alive.Err(), "promguard may be what is slow")
 		b.change(func() { b.hung = false })
 		time.Sleep(2 * (lookEveryUnready + lookTimeout))
 		synctest.Wait()

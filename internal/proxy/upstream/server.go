@@ -124,7 +124,7 @@ type Unavailable struct{ Causes []string }
 // Error names servers by their place in the configuration: it is for clients,
 // who learn no addresses.
 func (e *Unavailable) Error() string {
-	return "no server behind is ready: " + strings.Join(e.Causes, ", ")
+	return "no upstream server is ready: " + strings.Join(e.Causes, ", ")
 }
 
 func (p *Pool) unavailable() *Unavailable {

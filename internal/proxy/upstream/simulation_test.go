@@ -33,7 +33,7 @@ func TestTwoGuardsChooseWell(t *testing.T) {
 			})
 		})
 	}
-	t.Logf("the guards read from different servers for %s of %s", unlike, all)
+	t.Logf("the proxies read from different servers for %s of %s", unlike, all)
 	require.Less(t, unlike, all/100)
 }
 

@@ -61,7 +61,7 @@ func TestWhatThePagesSayToPasteBuilds(t *testing.T) {
 		files   map[string]string
 		patched bool
 	}{
-		"the guard alone":       {map[string]string{"networkpolicy.yaml": first[2], "kustomization.yaml": first[3]}, false},
+		"promguard alone":       {map[string]string{"networkpolicy.yaml": first[2], "kustomization.yaml": first[3]}, false},
 		"all":                   {map[string]string{"kustomization.yaml": whole}, true},
 		"all, and one's policy": {map[string]string{"kustomization.yaml": withPolicy}, true},
 	} {
