@@ -20,7 +20,7 @@ var (
 )
 
 func TestTheTableOfMetricsNamesAllThatTheGuardExportsAndNoOthers(t *testing.T) {
-	documented := metricNames(documentedMetric, section(t, "guard-see.md", "Metrics"))
+	documented := metricNames(documentedMetric, section(t, "proxy-see.md", "Metrics"))
 
 	// Of one server alone, the newest sample is not looked at.
 	p := prometheus(t, t.TempDir(), emptyConfig)

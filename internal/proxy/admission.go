@@ -15,7 +15,7 @@ import (
 )
 
 // admissionDoc is where people read about what keeps a request out.
-const admissionDoc = "https://github.com/promguard/promguard/blob/main/docs/guard-admission.md"
+const admissionDoc = "https://github.com/promguard/promguard/blob/main/docs/proxy-admission.md"
 
 // admissionClass orders a request by who waits for it.
 func (x *exchange) admissionClass() admission.Class {

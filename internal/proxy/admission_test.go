@@ -89,7 +89,7 @@ func TestSaturatedServerIs503AndTenantOverItsLimit429ButNotForGrafana(t *testing
 			require.Equal(t, code, rec.Code)
 			require.NotEmpty(t, rec.Header().Get("Retry-After"))
 			requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeUnavailable,
-				"the tenant has 2 requests in flight", "none ended within 1s", "admission.tenant_max", "docs/guard-admission.md")
+				"the tenant has 2 requests in flight", "none ended within 1s", "admission.tenant_max", "docs/proxy-admission.md")
 		}
 		wg.Go(func() { ask(ctx, p, "/api/v1/query?query=up", "X-Scope-OrgID", "b") })
 		synctest.Wait()
