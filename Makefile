@@ -107,7 +107,7 @@ test-peers: build stock
 	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' ./vmrelabel github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 	cd test/peers/alloy && go build -o '$(CURDIR)/$(BIN)/peers/' ./alloyrules
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'VMAgent|Alloy' ./internal/relabel
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughTheGuard' ./test
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughPromguard' ./test
 
 ## test-previous: one data directory between these builds and the release of upstream that was patched before
 .PHONY: test-previous

@@ -51,7 +51,7 @@ func expressions(t *testing.T) []source.Expression {
 // what is deployed.
 var policies = []string{"", "kubernetes/guard/promguard.yml"}
 
-func TestEveryQueryPassesTheGuardAndExceedsNothingThatIsOnlyObserved(t *testing.T) {
+func TestEveryQueryPassesPromguardAndExceedsNothingThatIsOnlyObserved(t *testing.T) {
 	now := time.Now()
 	for _, file := range policies {
 		c, err := config.Load(file)

@@ -71,7 +71,7 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 		"scrape_configs: [{job_name: a, static_configs: [{targets: ['"+target.Listener.Addr().String()+"']}]}]\n",
 		"--web.enable-remote-write-receiver")
 	sendWrite(t, p.url, "kubernetes_feature_enabled")
-	g := guard(t, p)
+	g := promguard(t, p)
 
 	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
 	none := listed["prometheus"]
@@ -94,8 +94,8 @@ func missing(have map[string]bool, names []string) []string {
 }
 
 // The data source puts its parameters into the URL, and its timeout into the form.
-func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughTheGuard(t *testing.T) {
-	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughPromguard(t *testing.T) {
+	g := promguard(t, prometheus(t, clusterData(t), emptyConfig))
 	var provisioned struct {
 		Datasources []struct {
 			JSONData struct {

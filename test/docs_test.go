@@ -19,14 +19,14 @@ var (
 	exportedMetric   = regexp.MustCompile(`(?m)^# TYPE (promguard_[a-z_]+) `)
 )
 
-func TestTheTableOfMetricsNamesAllThatTheGuardExportsAndNoOthers(t *testing.T) {
+func TestTheTableOfMetricsNamesAllThatPromguardExportsAndNoOthers(t *testing.T) {
 	documented := metricNames(documentedMetric, section(t, "proxy-see.md", "Metrics"))
 
 	// Of one server alone, the newest sample is not looked at.
 	p := prometheus(t, t.TempDir(), emptyConfig)
 	same := strings.Replace(p.url, "127.0.0.1", "localhost", 1)
 	require.NotEqual(t, p.url, same)
-	g := guardBefore(t, "", "--upstream.url="+p.url, "--upstream.url="+same)
+	g := promguardBefore(t, "", "--upstream.url="+p.url, "--upstream.url="+same)
 	var exported []string
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && !slices.Equal(documented, exported); time.Sleep(50 * time.Millisecond) {
 		exported = metricNames(exportedMetric, get(t, g.telemetry+"/metrics").body)

@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guardWith starts the guard with a policy, and returns the path of the file.
-func guardWith(t *testing.T, upstream *server, policy string) (guardServer, string) {
+// promguardWith starts promguard with a policy, and returns the path of the file.
+func promguardWith(t *testing.T, upstream *server, policy string) (promguardServer, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "promguard.yml")
 	require.NoError(t, os.WriteFile(file, []byte(policy), 0o644))
 	address, telemetry := freeAddress(t), freeAddress(t)
 	s := start(t, address, "promguard", "serve", "--upstream.url="+upstream.url, "--config.file="+file,
 		"--web.listen-address="+address, "--web.telemetry-address="+telemetry)
-	return guardServer{s, "http://" + telemetry}, file
+	return promguardServer{s, "http://" + telemetry}, file
 }
 
 func errorOf(t *testing.T, a answer) string {
@@ -36,7 +36,7 @@ func errorOf(t *testing.T, a answer) string {
 
 func TestPolicyIsInForceInFrontOfARealServer(t *testing.T) {
 	p := prometheus(t, clusterData(t), emptyConfig)
-	g, file := guardWith(t, p, `
+	g, file := promguardWith(t, p, `
 identity: {peers: [127.0.0.1]}
 limits:
   results: {mode: enforce, series: {default: 3, max: 5}}

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// run runs the guard's binary for a command that ends.
+// run runs promguard's binary for a command that ends.
 func run(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), args...)
@@ -36,12 +36,12 @@ func run(t *testing.T, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
+func TestLimitsAreSuggestedFromTheLogsOfPromguardAndOfPrometheus(t *testing.T) {
 	dir := t.TempDir()
-	upstreamLog, guardLog := filepath.Join(dir, "prometheus.log"), filepath.Join(dir, "guard.log")
+	upstreamLog, proxyLog := filepath.Join(dir, "prometheus.log"), filepath.Join(dir, "promguard.log")
 	p := prometheus(t, t.TempDir(), "global: {query_log_file: "+upstreamLog+"}\n")
-	policy := "# ours\nlimits:\n  range: {max: 90d} # a quarter\nquery_log: {file: " + guardLog + ", slower_than: 0s}\n"
-	g, file := guardWith(t, p, policy)
+	policy := "# ours\nlimits:\n  range: {max: 90d} # a quarter\nquery_log: {file: " + proxyLog + ", slower_than: 0s}\n"
+	g, file := promguardWith(t, p, policy)
 	for i := range 150 {
 		end := 1_700_000_000 + i
 		a := post(t, g.url+"/api/v1/query_range", url.Values{
@@ -52,10 +52,10 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, get(t, g.url+"/api/v1/series?match[]="+url.QueryEscape(`{le!=""}`)).code)
 	g.stop(t) // Writes what waits.
 	p.stop(t)
-	for name, log := range map[string]string{"promguard's": guardLog, "Prometheus's": upstreamLog} {
+	for name, log := range map[string]string{"promguard's": proxyLog, "Prometheus's": upstreamLog} {
 		t.Run(name, func(t *testing.T) {
 			limits, told := run(t, "policy", "suggest", "--query-log="+log, "--config.file="+file, "--min-requests=100", "--min-period=0s")
-			// Prometheus logs what the guard asks it at the start, too.
+			// Prometheus logs what promguard asks it at the start, too.
 			require.Regexp(t, `^15\d requests that were answered, from `, told)
 			require.Regexp(t, `(?m)^\(all\) +range +150 +6h5m +6h5m +observe 90d +observe 1d$`, told)
 			require.Regexp(t, `(?m)^\(all\) +points +150 .* observe 1000$`, told)
@@ -68,7 +68,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 			require.Regexp(t, fmt.Sprintf(`^15\d requests: would refuse %d `, refused), out)
 		})
 	}
-	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), "policy", "suggest", "--query-log="+guardLog)
+	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), "policy", "suggest", "--query-log="+proxyLog)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "too little evidence: 150 requests")
@@ -76,7 +76,7 @@ func TestLimitsAreSuggestedFromTheLogsOfTheGuardAndOfPrometheus(t *testing.T) {
 
 func TestTopQueriesOfARealServer(t *testing.T) {
 	p := prometheus(t, clusterData(t), emptyConfig)
-	g, _ := guardWith(t, p, "identity: {peers: [127.0.0.1]}\n")
+	g, _ := promguardWith(t, p, "identity: {peers: [127.0.0.1]}\n")
 	ask := func(query, panel, stats string) {
 		form := url.Values{"query": {query}, "time": {"1700000000"}}
 		if stats != "" {
@@ -174,11 +174,11 @@ func (c *spanCollector) find(t *testing.T, service string, is func(*tracepb.Span
 	return found
 }
 
-func TestTheSpansOfGuardAndServerAreOneTrace(t *testing.T) {
+func TestTheSpansOfPromguardAndServerAreOneTrace(t *testing.T) {
 	c := newSpanCollector(t)
 	tracing := "tracing: {endpoint: '" + strings.TrimPrefix(c.URL, "http://") + "', client_type: http, insecure: true, sampling_fraction: 1}\n"
 	p := prometheus(t, t.TempDir(), tracing)
-	g, file := guardWith(t, p, "limits: {}\n")
+	g, file := promguardWith(t, p, "limits: {}\n")
 	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
 	require.NoError(t, os.WriteFile(file, []byte(tracing), 0o600))
 	require.Equal(t, http.StatusOK, post(t, g.telemetry+"/-/reload", "").code)
@@ -203,7 +203,7 @@ func TestTheSpansOfGuardAndServerAreOneTrace(t *testing.T) {
 }
 
 func TestABetterStepIsNamedInTheAnswer(t *testing.T) {
-	g, _ := guardWith(t, prometheus(t, t.TempDir(), emptyConfig), "limits: {step_rounding: {mode: warn}}\n")
+	g, _ := promguardWith(t, prometheus(t, t.TempDir(), emptyConfig), "limits: {step_rounding: {mode: warn}}\n")
 	a := post(t, g.url+"/api/v1/query_range", "query=up&start=1700000000&end=1700086400&step=20")
 	require.Equal(t, http.StatusOK, a.code, a.body)
 	var got struct{ Warnings []string }

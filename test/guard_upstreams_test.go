@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// builds of Prometheus that the guard stands in front of.
+// builds of Prometheus that promguard stands in front of.
 var builds = []string{"prometheus", "stock/prometheus"}
 
 // fewSeries returns a data directory that is replayed in no time.
@@ -51,8 +51,8 @@ func (s *server) kill(t *testing.T) {
 	<-s.exited
 }
 
-// guardBefore starts the guard with a policy and flags.
-func guardBefore(t *testing.T, policy string, flags ...string) guardServer {
+// promguardBefore starts promguard with a policy and flags.
+func promguardBefore(t *testing.T, policy string, flags ...string) promguardServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "promguard.yml")
 	require.NoError(t, os.WriteFile(file, []byte(policy), 0o644))
@@ -60,7 +60,7 @@ func guardBefore(t *testing.T, policy string, flags ...string) guardServer {
 	s := start(t, address, "promguard", append([]string{
 		"serve", "--config.file=" + file, "--web.listen-address=" + address, "--web.telemetry-address=" + telemetry,
 	}, flags...)...)
-	return guardServer{s, "http://" + telemetry}
+	return promguardServer{s, "http://" + telemetry}
 }
 
 // eventually waits for what takes the servers a moment, however busy the machine.
@@ -69,7 +69,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond, what)
 }
 
-func preferred(t *testing.T, g guardServer, s *server) bool {
+func preferred(t *testing.T, g promguardServer, s *server) bool {
 	t.Helper()
 	return metric(t, g.telemetry, "promguard_upstream_preferred", map[string]string{"server": s.url}) == 1
 }
@@ -80,7 +80,7 @@ func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
 	require.NoError(t, os.CopyFS(same, os.DirFS(data)))
 	first := serverAt(t, "stock/prometheus", address, data, emptyConfig)
 	second := serverAt(t, "prometheus", freeAddress(t), same, emptyConfig)
-	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	g := promguardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
 	require.True(t, preferred(t, g, first), "it runs longer")
 	query := g.url + "/api/v1/query?query=" + url.QueryEscape("count(kube_pod_info)") + fmt.Sprintf("&time=%f", metric(t, first.url, "prometheus_tsdb_head_max_time_seconds", nil))
 	want := get(t, query)
@@ -138,7 +138,7 @@ func holdReplay(t *testing.T, data string) (feed func()) {
 	}
 }
 
-func TestWithoutAnyServerTheGuardSaysHowEachIs(t *testing.T) {
+func TestWithoutAnyServerPromguardSaysHowEachIs(t *testing.T) {
 	gone := []string{freeAddress(t), freeAddress(t)}
 	address, telemetry := freeAddress(t), freeAddress(t)
 	cmd := exec.Command(binary(t, "promguard"), "serve", "--upstream.url=http://"+gone[0], "--upstream.url=http://"+gone[1],
@@ -179,7 +179,7 @@ scrape_configs:
     static_configs: [{targets: [`+address+`]}]
 `)
 	eventually(t, "the server has scraped itself", func() bool { return metric(t, scraping.url, "prometheus_tsdb_head_max_time_seconds", nil) > 0 })
-	g := guardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=30s")
+	g := promguardBefore(t, "{}\n", "--upstream.url="+without.url, "--upstream.url="+scraping.url, "--upstream.stale-after=30s")
 	eventually(t, "reads go to the server that has samples", func() bool { return preferred(t, g, scraping) })
 	require.EqualValues(t, 1, metric(t, g.telemetry, "promguard_upstream_state", map[string]string{"server": without.url, "state": "behind"}))
 }
@@ -230,7 +230,7 @@ scrape_configs:
 	eventually(t, "there is a sample from the future", func() bool {
 		return metric(t, second.url, "prometheus_tsdb_head_max_time_seconds", nil) > float64(time.Now().Unix()+60)
 	})
-	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url, "--upstream.stale-after=30s")
+	g := promguardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url, "--upstream.stale-after=30s")
 	require.True(t, preferred(t, g, first), "it runs longer, and a sample from the future makes the other no better")
 
 	reached.gone.Store(true)
@@ -268,7 +268,7 @@ func ask(target string) chan answer {
 func TestReadThatAShutdownStopsIsAnsweredByTheOtherServer(t *testing.T) {
 	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig, "--guard.query-concurrency=1", "--guard.queue-timeout=5m", "--guard.api-timeout=5m", "--query.timeout=5m")
 	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
-	g := guardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	g := promguardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
 	require.True(t, preferred(t, g, first))
 	reads := func() int {
 		return strings.Count(get(t, first.url+"/api/v1/status/guard/queries").body, `"endpoint"`)
@@ -293,7 +293,7 @@ func TestReadThatAShutdownStopsIsAnsweredByTheOtherServer(t *testing.T) {
 func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
-	g := guardBefore(t, "limits: {deadline: {query: 10m, metadata: 10m}}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
+	g := promguardBefore(t, "limits: {deadline: {query: 10m, metadata: 10m}}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
 	require.True(t, preferred(t, g, first))
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = first.cmd.Process.Signal(syscall.SIGCONT) })
@@ -359,7 +359,7 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 				require.Equal(t, 1, strings.Count(string(out), "\n"), string(out))
 			}
 
-			g := guardBefore(t, "limits: {range: {mode: enforce, max: 61s}, subquery_points: {max: 10}}\n", "--upstream.url="+root)
+			g := promguardBefore(t, "limits: {range: {mode: enforce, max: 61s}, subquery_points: {max: 10}}\n", "--upstream.url="+root)
 			at := func(query string) answer { return get(t, g.url+"/api/v1/query?query="+url.QueryEscape(query)) }
 			require.Equal(t, http.StatusOK, at("up").code, "with the default of 5m it would read too much")
 			require.Contains(t, errorOf(t, at("up or up offset 2s")), "reads 1m")
@@ -368,19 +368,19 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestFederationAndRemoteReadThroughTheGuardAreThoseOfTheServer(t *testing.T) {
+func TestFederationAndRemoteReadThroughPromguardAreThoseOfTheServer(t *testing.T) {
 	for _, build := range builds {
 		t.Run(build, func(t *testing.T) {
 			p := serverAt(t, build, freeAddress(t), fewSeries(t), emptyConfig, "--query.lookback-delta=10y")
-			g := guardBefore(t, "open: [federate, read]\nlimits: {range: {max: 100y}}\n", "--upstream.url="+p.url)
+			g := promguardBefore(t, "open: [federate, read]\nlimits: {range: {max: 100y}}\n", "--upstream.url="+p.url)
 
 			pods, up := "match[]=kube_pod_info", "match[]="+url.QueryEscape(`{__name__=~"up|kube_node_info"}`)
 			for _, query := range []string{pods, pods + "&" + up, "match[]=nothing_such", "match[]=" + url.QueryEscape("up{")} {
-				direct, guarded := get(t, p.url+"/federate?"+query), get(t, g.url+"/federate?"+query)
-				require.Equal(t, direct.code, guarded.code, query)
+				direct, proxied := get(t, p.url+"/federate?"+query), get(t, g.url+"/federate?"+query)
+				require.Equal(t, direct.code, proxied.code, query)
 				if direct.code == http.StatusOK {
-					require.Equal(t, lines(direct), lines(guarded), query)
-					require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"))
+					require.Equal(t, lines(direct), lines(proxied), query)
+					require.Equal(t, direct.header.Get("Content-Type"), proxied.header.Get("Content-Type"))
 				}
 			}
 			require.Greater(t, len(lines(get(t, g.url+"/federate?"+pods))), 50)
@@ -395,13 +395,13 @@ func TestFederationAndRemoteReadThroughTheGuardAreThoseOfTheServer(t *testing.T)
 					{StartTimestampMs: newest - 60_000, EndTimestampMs: newest, Matchers: named("kube_pod_info")},
 					{StartTimestampMs: newest, EndTimestampMs: newest, Matchers: named("kube_node_info"), Hints: &prompb.ReadHints{StartMs: newest, EndMs: newest, Func: "rate"}},
 				}})
-				direct, guarded := sendRead(t, p.url, body), sendRead(t, g.url, body)
+				direct, proxied := sendRead(t, p.url, body), sendRead(t, g.url, body)
 				require.Equal(t, http.StatusOK, direct.code, direct.body)
-				require.Equal(t, direct.code, guarded.code)
-				require.Equal(t, direct.body, guarded.body)
+				require.Equal(t, direct.code, proxied.code)
+				require.Equal(t, direct.body, proxied.body)
 				require.Greater(t, len(direct.body), 1000)
 				for _, name := range []string{"Content-Type", "Content-Encoding"} {
-					require.Equal(t, direct.header.Get(name), guarded.header.Get(name))
+					require.Equal(t, direct.header.Get(name), proxied.header.Get(name))
 				}
 			}
 			histograms := snappy(t, &prompb.ReadRequest{Queries: []*prompb.Query{{EndTimestampMs: newest, Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_NEQ, Name: "le"}}}}})

@@ -58,8 +58,8 @@ func requests(t *testing.T, s *server) []string {
 // body leaves out what two processes may say differently.
 func body(a answer) string { return strings.TrimSpace(a.body) }
 
-func TestEveryHistogramIsRefusedByTheGuardOnEveryEndpoint(t *testing.T) {
-	g := guard(t, prometheus(t, clusterData(t), emptyConfig))
+func TestEveryHistogramIsRefusedByPromguardOnEveryEndpoint(t *testing.T) {
+	g := promguard(t, prometheus(t, clusterData(t), emptyConfig))
 	const selector = `{le!=""}`
 	m, q := "match[]="+url.QueryEscape(selector), "query="+url.QueryEscape("count("+selector+")")
 	for _, path := range []string{
@@ -79,19 +79,19 @@ func TestEveryHistogramIsRefusedByTheGuardOnEveryEndpoint(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, post(t, endpoint, form).code)
 }
 
-func TestSensibleRequestsPassTheGuardByteForByte(t *testing.T) {
+func TestSensibleRequestsPassPromguardByteForByte(t *testing.T) {
 	p := prometheus(t, clusterData(t), emptyConfig)
-	g := guard(t, p)
+	g := promguard(t, p)
 	for _, path := range requests(t, p) {
-		direct, guarded := get(t, p.url+"/api/v1/"+path), get(t, g.url+"/api/v1/"+path)
-		require.Equal(t, direct.code, guarded.code, path)
-		require.Equal(t, body(direct), body(guarded), path)
-		require.Equal(t, direct.header.Get("Content-Type"), guarded.header.Get("Content-Type"), path)
+		direct, proxied := get(t, p.url+"/api/v1/"+path), get(t, g.url+"/api/v1/"+path)
+		require.Equal(t, direct.code, proxied.code, path)
+		require.Equal(t, body(direct), body(proxied), path)
+		require.Equal(t, direct.header.Get("Content-Type"), proxied.header.Get("Content-Type"), path)
 		endpoint, form, _ := strings.Cut(path, "?")
 		if strings.HasPrefix(endpoint, "query") || endpoint == "series" || endpoint == "labels" {
-			direct, guarded = post(t, p.url+"/api/v1/"+endpoint, form), post(t, g.url+"/api/v1/"+endpoint, form)
-			require.Equal(t, direct.code, guarded.code, path)
-			require.Equal(t, body(direct), body(guarded), "POST %s", path)
+			direct, proxied = post(t, p.url+"/api/v1/"+endpoint, form), post(t, g.url+"/api/v1/"+endpoint, form)
+			require.Equal(t, direct.code, proxied.code, path)
+			require.Equal(t, body(direct), body(proxied), "POST %s", path)
 		}
 	}
 }
@@ -156,11 +156,11 @@ func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 	t.Setenv("GOGC", "off") // A collection after the client has left would be counted as work for it.
 	p := clusterServer(t, "--guard.metadata-max-results=off")
-	g := guard(t, p)
+	g := promguard(t, p)
 	inFlight := func() float64 {
 		return metric(t, p.url, "prometheus_guard_api_requests_in_flight", nil)
 	}
-	// Selective enough for the guard, and still most of the cluster.
+	// Selective enough for promguard, and still most of the cluster.
 	const jobs = `{job=~"kubelet|apiserver|kube-state-metrics|node-exporter"}`
 	query := "query=" + url.QueryEscape("count by (instance) ("+jobs+")")
 	series := "match[]=" + url.QueryEscape(`{__name__=~"[a-m].+",`+jobs[1:]) + "&match[]=" + url.QueryEscape(jobs)
@@ -202,7 +202,7 @@ func cpuAfterLeaving(t *testing.T, p *server, target string, inFlight func() flo
 
 func TestGuardAnswersInTheEnvelopeWhenTheServerBehindIsGone(t *testing.T) {
 	p := prometheus(t, t.TempDir(), emptyConfig)
-	g := guard(t, p)
+	g := promguard(t, p)
 	p.stop(t)
 	a := get(t, g.url+"/api/v1/query?query=up")
 	require.Contains(t, []int{http.StatusBadGateway, http.StatusServiceUnavailable}, a.code)

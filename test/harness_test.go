@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package test drives the built binaries as an operator does: a patched
-// Prometheus with data in it, and the guard in front.
+// Prometheus with data in it, and promguard in front.
 //
 // The tests need PROMGUARD_BIN, the directory of the binaries, which make
 // test-e2e sets.
@@ -268,21 +268,21 @@ func (s *server) configFile() string {
 	return ""
 }
 
-// guardServer is the guard and the address of its own metrics.
-type guardServer struct {
+// promguardServer is promguard and the address of its own metrics.
+type promguardServer struct {
 	*server
 	telemetry string
 }
 
-func guard(t *testing.T, upstream *server) guardServer {
+func promguard(t *testing.T, upstream *server) promguardServer {
 	t.Helper()
 	address, telemetry := freeAddress(t), freeAddress(t)
 	s := start(t, address, "promguard", "serve", "--upstream.url="+upstream.url,
 		"--web.listen-address="+address, "--web.telemetry-address="+telemetry)
-	return guardServer{s, "http://" + telemetry}
+	return promguardServer{s, "http://" + telemetry}
 }
 
-// leave sends a request, waits until the server behind works on it, and closes
+// leave sends a request, waits until the upstream server works on it, and closes
 // the connection. Of an answer that has begun by then it reads nothing.
 func leave(t *testing.T, url string, working func() bool) {
 	t.Helper()

@@ -88,7 +88,7 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 		"--guard.metadata-max-results=2")
 	policy, err := os.ReadFile(deployments + "kubernetes/guard/promguard.yml")
 	require.NoError(t, err)
-	g, _ := guardWith(t, p, string(policy)+"limits: {results: {mode: enforce, series: {default: 3, max: 5}}}\n")
+	g, _ := promguardWith(t, p, string(policy)+"limits: {results: {mode: enforce, series: {default: 3, max: 5}}}\n")
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
 	require.NoError(t, err)
 	config := "global: {scrape_interval: 500ms}\nrule_files: ['" + rules + "']\nscrape_configs:\n"

@@ -198,7 +198,7 @@ func cut(re *regexp.Regexp, s string) string {
 }
 
 // A named difference is one that the patched build is meant to show, also with
-// every guard off.
+// every --guard.* flag off.
 type namedDifference struct {
 	why string
 	of  func(request) bool

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// onBuild is the patched build with every guard at its default. The corpus is
+// onBuild is the patched build with every --guard.* flag at its default. The corpus is
 // below every limit, so that it must answer as stock does, but for the exceptions.
 func onBuild() build {
-	return build{name: "patched, guards on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
+	return build{name: "patched, --guard.* on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard": true,
 		`INFO "WAL checkpoint and segments loaded"`: true, // Where stock logs each.
 		`INFO "WAL segment loaded"`:                 true,

@@ -69,7 +69,7 @@ type build struct {
 
 func stockBuild() build { return build{name: "stock", binary: "stock/prometheus"} }
 func offBuild() build {
-	return build{name: "patched, guards off", binary: "prometheus", flags: guardOffFlags, mayLog: map[string]bool{
+	return build{name: "patched, --guard.* off", binary: "prometheus", flags: guardOffFlags, mayLog: map[string]bool{
 		"INFO promguard": true, // Says that all are off.
 	}}
 }

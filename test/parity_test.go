@@ -17,7 +17,7 @@ import (
 )
 
 // TestTheBuildAnswersAsUpstreamDoes puts the corpus to two
-// stock servers and to patched ones, with every guard off and with the defaults,
+// stock servers and to patched ones, with every --guard.* flag off and with the defaults,
 // on equal data. What two stock servers answer alike, the patched ones must answer
 // alike, byte for byte, but for what is listed as meant to differ.
 // Then each goes on with the other's data directory.

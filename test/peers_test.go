@@ -86,7 +86,7 @@ func matrix(t *testing.T, server, query string, start, end time.Time, labels ...
 	return series
 }
 
-func TestAQueryThroughTheGuardIsAnsweredByAllOfThanos(t *testing.T) {
+func TestAQueryThroughPromguardIsAnsweredByAllOfThanos(t *testing.T) {
 	thanos := peer(t, "thanos")
 	now := time.Now().Truncate(time.Minute)
 	data, bucket, objstore := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "bucket.yml")
@@ -144,7 +144,7 @@ scrape_configs: [{job_name: self, static_configs: [{targets: [%q], labels: {inst
 	})
 }
 
-func TestAQueryThroughTheGuardIsAnsweredByVictoriaMetrics(t *testing.T) {
+func TestAQueryThroughPromguardIsAnsweredByVictoriaMetrics(t *testing.T) {
 	vm := peer(t, "victoria-metrics")
 	address := freeAddress(t)
 	// VictoriaMetrics answers 200 to /-/ready as Prometheus does.

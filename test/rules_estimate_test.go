@@ -117,8 +117,8 @@ func requireOurs(t *testing.T, e estimated) {
 func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := scraping(t, data)
-	g := guard(t, p)
-	for name, url := range map[string]string{"direct": p.url, "guarded": g.url} {
+	g := promguard(t, p)
+	for name, url := range map[string]string{"direct": p.url, "proxied": g.url} {
 		e := estimate(t, "--prometheus.url="+url)
 		requireOurs(t, e)
 		require.Equal(t, 12, e.Of.Series, name)
@@ -165,7 +165,7 @@ groups:
 		require.NoError(t, err, "%s", out)
 	}
 	p := scraping(t, filepath.Join(dir, "data"))
-	run("rules", "suggest", "--rule-files="+rules, "--prometheus.url="+guard(t, p).url, "--out="+suggested)
+	run("rules", "suggest", "--rule-files="+rules, "--prometheus.url="+promguard(t, p).url, "--out="+suggested)
 	run("rules", "check", "--rules="+suggested, "--rule-files="+rules, "--prometheus.url="+p.url)
 	text, err := os.ReadFile(suggested)
 	require.NoError(t, err)

@@ -23,9 +23,9 @@ type crowdOptions struct {
 	duration                   time.Duration
 }
 
-// measureCrowd measures how long requests take to the guard while nobody else is
+// measureCrowd measures how long requests take to promguard while nobody else is
 // there, and while many connections are idle or take their answers slowly. The
-// guard has no bound on requests at a time here, so that all slow ones run.
+// promguard has no bound on requests at a time here, so that all slow ones run.
 func measureCrowd(o crowdOptions, stdout io.Writer) error {
 	targets, stop, err := startKinds("", "server", "promguard-open")
 	if err != nil {

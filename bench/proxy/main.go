@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command proxy measures what a proxy in front of Prometheus costs: the guard
+// Command proxy measures what a proxy in front of Prometheus costs: promguard
 // with every limit on, a bare httputil.ReverseProxy, and prom-label-proxy if it
 // is given. Each runs as a process of its own, in front of one server that always
 // gives the same small answer. The targets are measured in turn, and every round

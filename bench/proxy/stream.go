@@ -131,5 +131,5 @@ func (t *target) read(kind string, size int64) (int64, error) {
 	return n, err
 }
 
-// longHeader tells the server behind to give a long answer: its kind and size.
+// longHeader tells the upstream server to give a long answer: its kind and size.
 const longHeader = "X-Bench-Long"

@@ -51,7 +51,7 @@ func checkConfig(files []string, stdout io.Writer) error {
 	return refused
 }
 
-// isDirectory also follows links. The guard may run elsewhere, so that what is
+// isDirectory also follows links. The proxy may run elsewhere, so that what is
 // missing here is no mistake.
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)

@@ -105,7 +105,7 @@ func inspectServer(text string, kind upstream.Kind, transport http.RoundTripper,
 	return errors.Join(fatal...)
 }
 
-// warnOfTimeout tells when the server gives up before the guard does. A file that
+// warnOfTimeout tells when the server gives up before promguard does. A file that
 // is refused is told of elsewhere.
 func warnOfTimeout(facts *upstream.Facts, files []string, w io.Writer) {
 	for _, path := range files {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // commands, scripts have:
 //
 //	freeport VAR...   sets each VAR to a free address on the loopback interface
-//	upstream [ADDR]   starts a server behind and sets UPSTREAM to its URL
+//	upstream [ADDR]   starts an upstream server and sets UPSTREAM to its URL
 //	strange           starts servers that answer in strange ways, see startStrange
 //	signal NAME       sends TERM or HUP to the oldest background command
 //	httpget ...       see func httpget

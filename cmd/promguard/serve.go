@@ -72,7 +72,7 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 }
 
 // serve returns nil if it was a signal that ended it, while it served or while it
-// waited for the server behind.
+// waited for the upstream server.
 func serve(f serveFlags, logger *slog.Logger) error {
 	err := serveUntilSignal(f, logger)
 	if errors.Is(err, run.ErrSignal) {
@@ -145,7 +145,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	return g.Run()
 }
 
-// newTransport returns what carries requests to the server behind, with TLS and
+// newTransport returns what carries requests to the upstream server, with TLS and
 // credentials from a file. A client's own Authorization goes before those.
 func newTransport(file string) (http.RoundTripper, error) {
 	return transportWith(file, proxy.NewDialer())
@@ -165,7 +165,7 @@ func transportWith(file string, dialer *net.Dialer) (http.RoundTripper, error) {
 	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second), httpconfig.WithDialContextFunc(dialer.DialContext))
 }
 
-// waitUpstream looks at the servers behind, and waits for one to answer if it is to.
+// waitUpstream looks at the upstream servers, and waits for one to answer if it is to.
 func waitUpstream(p *proxy.Proxy, wait time.Duration, logger *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -178,7 +178,7 @@ func waitUpstream(p *proxy.Proxy, wait time.Duration, logger *slog.Logger) error
 	return nil
 }
 
-// stoppedWaiting is the signal that ended the wait for the server behind.
+// stoppedWaiting is the signal that ended the wait for the upstream server.
 type stoppedWaiting struct{ signal error }
 
 func (e stoppedWaiting) Error() string {

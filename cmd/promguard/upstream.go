@@ -20,7 +20,7 @@ import (
 	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
-// upstreamFlags say what is behind.
+// upstreamFlags say the upstream server.
 type upstreamFlags struct {
 	urls       []string
 	kind       string
@@ -65,7 +65,7 @@ func (f *upstreamFlags) parse() (o upstream.Options, err error) {
 }
 
 // startError returns what ends a start, given the error of the first look at the
-// servers behind. That none answers does not: the guard is ready once one does.
+// upstream servers. That none answers does not: promguard is ready once one does.
 func startError(err error, wait time.Duration, logger *slog.Logger) error {
 	if _, ok := errors.AsType[*upstream.MismatchError](err); ok {
 		return asStartError(err)

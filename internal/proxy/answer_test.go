@@ -63,7 +63,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 			o.Responses.Classes[querylimit.ClassStatus] = querylimit.ResponseLimit{WireMax: 100_000}
 		}
 	}
-	g := newGuard(t, upstream.URL, limits(querylimit.ModeEnforce))
+	g := newProxy(t, upstream.URL, limits(querylimit.ModeEnforce))
 	require.Equal(t, 200, g.get(t, "/api/v1/query?query=up&time=1").code)
 	a := g.get(t, "/api/v1/query?query=up")
 	require.Equal(t, 422, a.code, "its length is known")
@@ -92,7 +92,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	require.Equal(t, 5.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
 	require.Equal(t, []string{"identity", "identity", "identity", "identity", "identity", "identity", "gzip", "identity"}, encodings)
 
-	g = newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g = newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		limits(querylimit.ModeEnforce)(o)
 		o.Responses.Classes[querylimit.ClassMetadata].WireMax = 60_000
 	})
@@ -100,7 +100,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	require.LessOrEqual(t, len(a.body), 60_000, "the smaller bound counts")
 	require.Contains(t, a.body, "60000 bytes allowed and was truncated")
 
-	g = newGuard(t, upstream.URL, limits(querylimit.ModeObserve))
+	g = newProxy(t, upstream.URL, limits(querylimit.ModeObserve))
 	require.Equal(t, labels, g.get(t, "/api/v1/labels").body)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "observe"))
 }
@@ -116,7 +116,7 @@ func TestAnswerThatIsBrokenOffAtOnceIsNotAskedForAgain(t *testing.T) {
 		}
 		io.WriteString(w, matrix(4000)) // Its length is not known beforehand.
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.Responses.Mode = querylimit.ModeEnforce
 		o.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 1000}
 	})
@@ -139,7 +139,7 @@ func TestWarningThatCannotBeAddedIsCountedAndTheAnswerKept(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip") // Although nobody asked.
 		_, _ = w.Write(body)
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
 	req := newRequest(t, http.MethodGet, g.URL, "series", "match[]=%7Ble!%3D%22%22%7D")
 	req.Header.Set("Accept-Encoding", "gzip") // Set by hand, so the client does not decode it.
 	a := do(t, g.Client(), req)

@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkServeQueryRange sends the same small POST straight to a server, through
-// httputil.ReverseProxy alone and through the guard. The differences in time and
+// httputil.ReverseProxy alone and through promguard. The differences in time and
 // allocations are what each adds; client and server are in all three.
 func BenchmarkServeQueryRange(b *testing.B) {
 	body := `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(`{"metric":{"job":"api"},"values":[[1,"1"]]},`, 20) + `{}]}}`
@@ -35,13 +35,13 @@ func BenchmarkServeQueryRange(b *testing.B) {
 		BufferPool: &bufferPool{},
 	})
 	b.Cleanup(bare.Close)
-	g := newGuard(b, upstream.URL, nil, func(o *Options) { o.Policy.Collapse = true })
+	g := newProxy(b, upstream.URL, nil, func(o *Options) { o.Policy.Collapse = true })
 	form := url.Values{
 		"query": {`sum by (job) (rate(http_requests_total{job="api",code=~"5.."}[5m]))`},
 		"start": {"1700000000"}, "end": {"1700003600"}, "step": {"15"},
 	}.Encode()
 	for _, target := range []struct{ name, url string }{
-		{"direct", upstream.URL}, {"bare", bare.URL}, {"guard", g.URL},
+		{"direct", upstream.URL}, {"bare", bare.URL}, {"promguard", g.URL},
 	} {
 		b.Run(target.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -34,7 +34,7 @@ func dying(t *testing.T, part string) string {
 }
 
 // getPart asks for an answer that is broken off, and returns what came of it.
-func (g *guard) getPart(t *testing.T, path string) []byte {
+func (g *testProxy) getPart(t *testing.T, path string) []byte {
 	t.Helper()
 	res, err := g.Client().Get(g.URL + path)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func (g *guard) getPart(t *testing.T, path string) []byte {
 	return part
 }
 
-// logTo makes a guard write all of a kind that is worth remembering to a file, and
+// logTo makes promguard write all of a kind that is worth remembering to a file, and
 // returns what reads it.
 func logTo(t *testing.T) (set func(*Options), entries func() []*querylog.Entry) {
 	t.Helper()
@@ -101,7 +101,7 @@ func TestWhoEndedAnAnswerIsRemembered(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			set, entries := logTo(t)
-			g := newGuard(t, upstream.URL, enforceMax(tc.max, false), set)
+			g := newProxy(t, upstream.URL, enforceMax(tc.max, false), set)
 			res, err := g.Client().Get(g.URL + "/api/v1/query?query=" + tc.query + "&timeout=" + tc.timeout)
 			require.NoError(t, err)
 			if reason != querylog.AbortedClient {
@@ -151,7 +151,7 @@ func enforceMax(most int64, truncate bool) func(*querylimit.Options) {
 }
 
 func TestAnswerThatBreaksBehindWhatWasTruncatedIsTheServersFault(t *testing.T) {
-	g := newGuard(t, dying(t, matrix(4000)[:200_000]), enforceMax(100_000, true))
+	g := newProxy(t, dying(t, matrix(4000)[:200_000]), enforceMax(100_000, true))
 	g.getPart(t, "/api/v1/query?query=up")
 	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", "truncated") == 1 }, 20*time.Second, time.Millisecond)
 	require.Zero(t, g.value(t, "promguard_rejected_total", "response_bytes"))
@@ -165,7 +165,7 @@ func TestAnswerThatIsBrokenOffIsNoJSONOverHTTP10(t *testing.T) {
 		io.WriteString(w, matrix(4000))
 	})
 	for _, most := range []int64{1000, 100_000} {
-		g := newGuard(t, upstream.URL, enforceMax(most, false))
+		g := newProxy(t, upstream.URL, enforceMax(most, false))
 		c, err := net.Dial("tcp", g.Listener.Addr().String())
 		require.NoError(t, err)
 		defer c.Close()
@@ -197,7 +197,7 @@ func TestAnswerWithoutABodyMaySayThatItIsCompressed(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	g := newGuard(t, upstream.URL, enforceMax(1<<20, true))
+	g := newProxy(t, upstream.URL, enforceMax(1<<20, true))
 	for query, code := range map[string]int{"none": 204, "empty": 200, "chunked": 200} {
 		a := g.get(t, "/api/v1/query?query="+query)
 		require.Equal(t, code, a.code, query)
@@ -218,7 +218,7 @@ func TestEncodingsOfSeveralLinesAddUp(t *testing.T) {
 		w.Header()["Content-Encoding"] = encodings
 		io.WriteString(w, packed)
 	})
-	g := newGuard(t, upstream.URL, enforceMax(1<<20, true))
+	g := newProxy(t, upstream.URL, enforceMax(1<<20, true))
 	req := newRequest(t, http.MethodGet, g.URL, "query", "query=up")
 	req.Header.Set("Accept-Encoding", "gzip") // Set by hand, so the client does not decode it.
 	for _, encodings = range [][]string{{"identity", "gzip"}, {"gzip", "gzip"}, {"gzip, gzip"}} {
@@ -242,7 +242,7 @@ func TestWarningThatMeetsNoEnvelopeOrSeveralEncodingsIsCounted(t *testing.T) {
 	} {
 		for _, encodings = range [][]string{nil, {"identity", "gzip"}} {
 			body = text
-			g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
+			g := newProxy(t, upstream.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
 			req := newRequest(t, http.MethodGet, g.URL, "series", "match[]=%7Ble!%3D%22%22%7D")
 			req.Header.Set("Accept-Encoding", "gzip")
 			a := do(t, g.Client(), req)

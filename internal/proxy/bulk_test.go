@@ -59,7 +59,7 @@ func newRead(t testing.TB, root string, body []byte) *http.Request {
 func TestFederationAndRemoteReadAreOpenOnlyWhereNamed(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
 	for _, open := range [][]string{nil, {querylimit.EndpointFederate}, {querylimit.EndpointRead}} {
-		g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Policy.Open = open; o.RoutePrefix = "/prom" })
+		g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Open = open; o.RoutePrefix = "/prom" })
 		federate := g.get(t, "/prom/federate?match[]=up")
 		read := do(t, g.Client(), newRead(t, g.URL+"/prom", readBody(t, equal("__name__", "up"))))
 		for name, a := range map[string]answer{querylimit.EndpointFederate: federate, querylimit.EndpointRead: read} {
@@ -76,7 +76,7 @@ func TestFederationAndRemoteReadAreOpenOnlyWhereNamed(t *testing.T) {
 	}
 }
 
-func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
+func TestServerReadsOfARemoteReadWhatPromguardJudged(t *testing.T) {
 	var got *prompb.ReadRequest
 	var decodeErr error
 	var header http.Header
@@ -87,7 +87,7 @@ func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 		fmt.Fprint(w, "chunks\x00")
 	})
-	g := newGuard(t, upstream.URL, nil, opened)
+	g := newProxy(t, upstream.URL, nil, opened)
 	body := readBody(t, append(equal("__name__", "up"), &prompb.LabelMatcher{Type: prompb.LabelMatcher_NRE, Name: "a.b", Value: "c|d"}), equal("__name__", "down"))
 	a := do(t, g.Client(), newRead(t, g.URL, body))
 	require.Equal(t, 200, a.code, a.body)
@@ -107,7 +107,7 @@ func TestHostileFederationAndRemoteReadAreRefused(t *testing.T) {
 	upstream := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("reached the upstream server: %s %s", r.Method, r.URL)
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.RequestBytesMax = 10_000
 		o.Oldest = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 365 * 24 * time.Hour}
 	}, opened)
@@ -177,7 +177,7 @@ func TestAnswerThatIsCutOffIsNoWholeAnswer(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.Responses.Mode = querylimit.ModeEnforce
 		o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: 5000}
 	}, opened)
@@ -203,7 +203,7 @@ func TestCompressedSamplesOfARemoteReadAreAnAnswer(t *testing.T) {
 		fmt.Fprint(w, "samples")
 	})
 	for limit, code := range map[int64]int{7: 200, 6: 422} {
-		g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+		g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 			o.Responses.Mode = querylimit.ModeEnforce
 			o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: limit}
 		}, opened)
@@ -221,7 +221,7 @@ func TestFederationWaitsForPermitsOfItsOwn(t *testing.T) {
 		}
 		fmt.Fprint(w, "{}")
 	})
-	g := newGuard(t, upstream.URL, nil, opened, func(o *Options) {
+	g := newProxy(t, upstream.URL, nil, opened, func(o *Options) {
 		o.Policy.Admission = admission.DefaultOptions()
 		o.Policy.Admission.Queue = 0
 	})

@@ -81,7 +81,7 @@ func TestDeadlineAfterTheHeadersAbortsTheConnection(t *testing.T) {
 		<-r.Context().Done()
 	})
 	// Long enough for the headers to arrive on the busiest machine.
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.Deadlines[querylimit.ClassMetadata] = 2 * time.Second })
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) { o.Deadlines[querylimit.ClassMetadata] = 2 * time.Second })
 	res, err := g.Client().Get(g.URL + "/api/v1/labels")
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -104,7 +104,7 @@ func TestAnswerThatBreaksBehindIsBrokenInFront(t *testing.T) {
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		})
-		g := newGuard(t, upstream.URL, nil)
+		g := newProxy(t, upstream.URL, nil)
 		res, err := g.Client().Get(g.URL + "/api/v1/labels")
 		if err == nil { // Whether the headers were out already is a matter of buffers.
 			_, err = io.ReadAll(res.Body)
@@ -126,7 +126,7 @@ func TestAnswerThatBreaksAtItsBeginningIsAnError(t *testing.T) {
 				w.(http.Flusher).Flush()
 				panic(http.ErrAbortHandler)
 			})
-			g := newGuard(t, upstream.URL, nil)
+			g := newProxy(t, upstream.URL, nil)
 			a := g.get(t, "/api/v1/query?query=up")
 			require.Equal(t, http.StatusServiceUnavailable, a.code, "after %d bytes", sent)
 			requireEnvelope(t, a, typeUnavailable, "it closed the connection")
@@ -151,7 +151,7 @@ func TestClientThatLeavesStopsTheWorkBehind(t *testing.T) {
 					<-r.Context().Done()
 					close(stopped)
 				})
-				g := newGuard(t, upstream.URL, nil)
+				g := newProxy(t, upstream.URL, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				req := newRequest(t, method, g.URL, "query", "query=up").WithContext(ctx)
@@ -192,7 +192,7 @@ func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
 			}
 		}
 	})
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.StallTimeout = 100 * time.Millisecond })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.StallTimeout = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", g.Listener.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -207,7 +207,7 @@ func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
 
 func TestSlowBodyIsCutOff(t *testing.T) {
 	upstream := newUpstream(t, func(http.ResponseWriter, *http.Request) { t.Error("reached the upstream server") })
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
 	a := raw(t, g, "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: "+canonical.FormType+"\r\nContent-Length: 10\r\n\r\nq")
 	require.Equal(t, http.StatusBadRequest, a.code)
 	requireEnvelope(t, a, typeBadData, "reading the body")
@@ -235,7 +235,7 @@ func TestLargeAnswerIsStreamedInConstantMemory(t *testing.T) {
 				}
 				_, _ = io.CopyBuffer(struct{ io.Writer }{w}, &endless{size}, make([]byte, 32<<10))
 			})
-			g := newGuard(t, upstream.URL, nil)
+			g := newProxy(t, upstream.URL, nil)
 			res, err := g.Client().Get(g.URL + "/api/v1/labels")
 			require.NoError(t, err)
 			defer res.Body.Close()
@@ -263,7 +263,7 @@ func TestLargeAnswerIsStreamedInConstantMemory(t *testing.T) {
 func TestUnreachableServerIs503WithRetryAfterAndNoAddress(t *testing.T) {
 	upstream := newUpstream(t, nil)
 	upstream.Close()
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 	a := g.get(t, "/api/v1/query?query=up")
 	require.Equal(t, http.StatusServiceUnavailable, a.code)
 	require.Equal(t, "5", a.header.Get("Retry-After"))
@@ -288,7 +288,7 @@ func TestServerThatSpeaksNoHTTPIs503(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	g := newGuard(t, "http://"+l.Addr().String(), nil)
+	g := newProxy(t, "http://"+l.Addr().String(), nil)
 	a := g.get(t, "/api/v1/labels")
 	require.Equal(t, http.StatusServiceUnavailable, a.code)
 	requireEnvelope(t, a, typeUnavailable, "did not answer")
@@ -302,7 +302,7 @@ func TestRedirectIsNeitherFollowedNorPassedOn(t *testing.T) {
 			}
 			http.Redirect(w, r, "http://inside.invalid/secret", code)
 		})
-		g := newGuard(t, upstream.URL, nil)
+		g := newProxy(t, upstream.URL, nil)
 		a := g.get(t, "/api/v1/labels")
 		require.Equal(t, http.StatusServiceUnavailable, a.code)
 		require.Empty(t, a.header.Get("Location"))
@@ -329,7 +329,7 @@ func TestQueryIsNotSentTwiceWhenTheServerDies(t *testing.T) {
 					conn.Close()
 				}
 			})
-			g := newGuard(t, upstream.URL, nil)
+			g := newProxy(t, upstream.URL, nil)
 			require.Equal(t, 200, do(t, g.Client(), newRequest(t, method, g.URL, "query", "query=up")).code)
 			a := do(t, g.Client(), newRequest(t, method, g.URL, "query", "query=heavy"))
 			require.Equal(t, http.StatusServiceUnavailable, a.code)
@@ -345,7 +345,7 @@ func TestAnswersOfTheServerPassAsTheyAre(t *testing.T) {
 		w.Header().Set("X-Hop", "dropped")
 		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
 	})
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 	a := g.get(t, "/api/v1/labels")
 	require.Equal(t, answer{503, a.header, "Service Unavailable\n"}, a)
 	require.Equal(t, "kept", a.header.Get("X-Custom"))
@@ -354,7 +354,7 @@ func TestAnswersOfTheServerPassAsTheyAre(t *testing.T) {
 
 func TestPolicyIsReplacedForRequestsThatComeAfter(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 	const bad = "/api/v1/query?query=%7Ble!%3D%22%22%7D"
 	require.Equal(t, 422, g.get(t, bad).code)
 	g.proxy.SetPolicy(newPolicy(t, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeObserve }))
@@ -382,7 +382,7 @@ func TestRequestInFlightIsLoggedAfterAReload(t *testing.T) {
 	policy := newPolicy(t, func(o *querylimit.Options) {
 		o.Responses.Mode, o.Responses.Classes[querylimit.ClassMetadata].Max = querylimit.ModeEnforce, 1000
 	})
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { policy.Log = before; o.Policy = policy })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { policy.Log = before; o.Policy = policy })
 	var wg sync.WaitGroup
 	wg.Go(func() { g.get(t, "/api/v1/labels") })
 	<-started
@@ -411,7 +411,7 @@ func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
 		{Name: "dashboard", Match: querylimit.Match{Dashboards: []string{"d"}}, Deny: querylimit.ModeEnforce},
 		{Name: "fingerprint", Match: querylimit.Match{Fingerprints: []string{up.Fingerprint}, Tenants: []string{"a"}}, Deny: querylimit.ModeEnforce},
 	}
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Policy = newPolicy(t, nil, deny...) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy = newPolicy(t, nil, deny...) })
 	get := func(header ...string) answer {
 		req := newRequest(t, http.MethodGet, g.URL, "query", "query=up")
 		for i := 0; i < len(header); i += 2 {
@@ -438,7 +438,7 @@ func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
 
 func TestMetricsAreThereBeforeTheFirstRequest(t *testing.T) {
 	upstream := newUpstream(t, nil)
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 	for _, c := range querylimit.Classes() {
 		require.Zero(t, g.value(t, "promguard_requests_total", c.String(), "200"))
 		require.Zero(t, g.value(t, "promguard_requests_in_flight", c.String()))
@@ -518,7 +518,7 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 		got = r.Form
 		io.WriteString(w, "{}")
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.MetadataRange = querylimit.MetadataRange{Mode: querylimit.ModeEnforce, Default: time.Hour, Max: 24 * time.Hour}
 		o.Results.Mode = querylimit.ModeEnforce
 		o.Results.Sets[querylimit.ResultsSeries] = querylimit.ResultLimit{Default: 10, Max: 20}
@@ -574,7 +574,7 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 
 func TestTimesOfAQueryAreLimited(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.Range = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 24 * time.Hour}
 		o.Oldest = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 100 * 365 * 24 * time.Hour}
 	})

@@ -26,7 +26,7 @@ func TestWhatGrafanaAsksIsRefusedOnlyIfItIsListedWithItsCost(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "## What Grafana asks\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 	rows := grafanaRow.FindAllStringSubmatch(section, -1)
 	require.Len(t, rows, strings.Count(section, "\n| ")-2, "every row but the heads of both tables")
 	for _, row := range rows {

@@ -76,7 +76,7 @@ func HandleHealthy(w http.ResponseWriter, _ *http.Request) {
 
 // HandleReady answers 200 or 503, by Ready.
 func (p *Proxy) HandleReady(w http.ResponseWriter, r *http.Request) {
-	if err := p.loop(r); err != nil { // A guard that looks at itself is not ready by its own word.
+	if err := p.loop(r); err != nil { // A proxy that looks at itself is not ready by its own word.
 		writeError(w, asAPIError(err))
 		return
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // raw sends bytes as they are: a client library would tidy most of these.
-func raw(t testing.TB, g *guard, text string) answer {
+func raw(t testing.TB, g *testProxy, text string) answer {
 	t.Helper()
 	a, err := (&hostile.Request{Request: text}).Send(g.Listener.Addr().String())
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func rawGet(target string) string {
 	return "GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 }
 
-// seen is what the server behind saw of a request.
+// seen is what the upstream server saw of a request.
 type seen struct {
 	method, target string
 	params         url.Values
@@ -54,7 +54,7 @@ func TestHostileRequestsAreRefusedOrArriveCleaned(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, "{}")
 	})
-	g := newGuard(t, upstream.URL, func(o *querylimit.Options) { o.ParametersMax, o.RequestBytesMax = 20, 1000 }, func(o *Options) {
+	g := newProxy(t, upstream.URL, func(o *querylimit.Options) { o.ParametersMax, o.RequestBytesMax = 20, 1000 }, func(o *Options) {
 		o.Policy.Identity = identity.NewSource(nil, "") // Nobody is believed.
 	})
 	requests, err := hostile.Requests()
@@ -106,7 +106,7 @@ func TestServerBehindSeesOnlyTheCanonicalRequest(t *testing.T) {
 		got, form = r.Clone(r.Context()), r.Form
 		io.WriteString(w, "{}")
 	})
-	g := newGuard(t, upstream.URL, nil)
+	g := newProxy(t, upstream.URL, nil)
 
 	a := raw(t, g, rawForm("/api/v1/series?start=1&match[]=b&junk=1",
 		"Authorization: Bearer secret\r\nX-Grafana-Id: jwt\r\nX-Scope-OrgID: team\r\nIdempotency-Key: 1\r\nX-Forwarded-For: 6.6.6.6\r\n"+

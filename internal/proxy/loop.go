@@ -26,28 +26,28 @@ func (p *Proxy) loop(r *http.Request) error {
 		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, canonical.Advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
 	}
 	for _, name := range others {
-		if p.guards.isNew(name) {
+		if p.through.isNew(name) {
 			p.logger.Warn("Requests come through another promguard", "from", r.RemoteAddr, "via", name)
 		}
 	}
 	return nil
 }
 
-// guards remembers some names.
-type guards struct {
-	mu    sync.Mutex
-	names []string
+// names remembers the first few names.
+type names struct {
+	mu   sync.Mutex
+	seen []string
 }
 
 // isNew reports whether a name was not there before. Anybody can make up names: the
 // first few are enough.
-func (g *guards) isNew(name string) bool {
+func (n *names) isNew(name string) bool {
 	const most = 10
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.names) >= most || slices.Contains(g.names, name) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.seen) >= most || slices.Contains(n.seen, name) {
 		return false
 	}
-	g.names = append(g.names, name)
+	n.seen = append(n.seen, name)
 	return true
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ring serves guards, each of which has the next one behind it, and the last one the
+// ring serves proxies, each of which has the next one behind it, and the last one the
 // first. It counts what they are asked.
-func ring(t *testing.T, n int) (guards []*guard, asked *atomic.Int64) {
+func ring(t *testing.T, n int) (proxies []*testProxy, asked *atomic.Int64) {
 	t.Helper()
 	asked = &atomic.Int64{}
 	servers := make([]*httptest.Server, n)
@@ -32,47 +32,47 @@ func ring(t *testing.T, n int) (guards []*guard, asked *atomic.Int64) {
 		t.Cleanup(servers[i].Close)
 	}
 	for i := range servers {
-		g := newGuard(t, servers[(i+1)%n].URL, nil)
+		g := newProxy(t, servers[(i+1)%n].URL, nil)
 		mux := http.NewServeMux()
 		mux.HandleFunc("/-/ready", g.proxy.HandleReady)
 		mux.Handle("/", g.proxy)
 		handlers[i] = mux
-		guards = append(guards, &guard{servers[i], g.proxy, g.reg})
+		proxies = append(proxies, &testProxy{servers[i], g.proxy, g.reg})
 	}
-	return guards, asked
+	return proxies, asked
 }
 
-func TestGuardThatIsItsOwnUpstreamRefusesItsOwnRequests(t *testing.T) {
+func TestPromguardThatIsItsOwnUpstreamRefusesItsOwnRequests(t *testing.T) {
 	for n := 1; n <= 3; n++ {
-		guards, asked := ring(t, n)
+		proxies, asked := ring(t, n)
 		for _, target := range []string{"/api/v1/query?query=up", "/api/v1/status/buildinfo", "/api/v1/label/a/values"} {
 			asked.Store(0)
-			a := guards[0].get(t, target)
+			a := proxies[0].get(t, target)
 			require.Equal(t, http.StatusServiceUnavailable, a.code)
 			requireEnvelope(t, a, typeUnavailable, "this promguard", "--upstream.url")
 			require.EqualValues(t, n+1, asked.Load())
 		}
-		require.InDelta(t, 3, guards[0].value(t, "promguard_rejected_total", reasonLoop), 0)
-		require.InDelta(t, 3, guards[n-1].value(t, "promguard_upstream_errors_total", reasonLoop), 0)
+		require.InDelta(t, 3, proxies[0].value(t, "promguard_rejected_total", reasonLoop), 0)
+		require.InDelta(t, 3, proxies[n-1].value(t, "promguard_upstream_errors_total", reasonLoop), 0)
 	}
 }
 
-func TestGuardThatIsItsOwnUpstreamIsNotReady(t *testing.T) {
-	guards, asked := ring(t, 1)
-	require.ErrorContains(t, guards[0].proxy.Probe(context.Background()), "this promguard")
+func TestPromguardThatIsItsOwnUpstreamIsNotReady(t *testing.T) {
+	proxies, asked := ring(t, 1)
+	require.ErrorContains(t, proxies[0].proxy.Probe(context.Background()), "this promguard")
 	require.EqualValues(t, 1, asked.Load())
-	require.ErrorContains(t, guards[0].proxy.Ready(), "does not answer")
+	require.ErrorContains(t, proxies[0].proxy.Ready(), "does not answer")
 }
 
-func TestAnotherGuardInFrontIsAllowedAndNamedOnce(t *testing.T) {
+func TestAnotherPromguardInFrontIsAllowedAndNamedOnce(t *testing.T) {
 	var via []string
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		via = r.Header["Via"]
 		io.WriteString(w, "{}")
 	})
 	var log bytes.Buffer
-	inner := newGuard(t, upstream.URL, nil, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	outer := newGuard(t, inner.URL, nil)
+	inner := newProxy(t, upstream.URL, nil, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	outer := newProxy(t, inner.URL, nil)
 	for range 3 {
 		require.Equal(t, 200, outer.get(t, "/api/v1/query?query=up").code)
 	}
@@ -81,10 +81,10 @@ func TestAnotherGuardInFrontIsAllowedAndNamedOnce(t *testing.T) {
 	require.Contains(t, log.String(), outer.proxy.Name())
 }
 
-func TestMadeUpNamesOfGuardsFillNoLog(t *testing.T) {
+func TestMadeUpNamesOfPromguardsFillNoLog(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 	var log bytes.Buffer
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for i := range 100 {
 		req := newRequest(t, http.MethodGet, g.URL, "labels", "")
 		req.Header.Add("Via", "1.0 fred, 1.1 promguard-"+strings.Repeat("x", i)+" (a comment), HTTP")

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// guard is a Proxy on a real listener.
-type guard struct {
+// testProxy is a Proxy on a real listener.
+type testProxy struct {
 	*httptest.Server
 
 	proxy *Proxy
@@ -47,7 +47,7 @@ func newPolicy(t testing.TB, change func(*querylimit.Options), rules ...querylim
 	return Policy{Rules: set, Identity: identity.NewSource([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "")}
 }
 
-func newGuard(t testing.TB, upstream string, change func(*querylimit.Options), with ...func(*Options)) *guard {
+func newProxy(t testing.TB, upstream string, change func(*querylimit.Options), with ...func(*Options)) *testProxy {
 	t.Helper()
 	u, err := ParseUpstream(upstream)
 	require.NoError(t, err)
@@ -63,10 +63,10 @@ func newGuard(t testing.TB, upstream string, change func(*querylimit.Options), w
 		srv.Close()
 		transport.CloseIdleConnections()
 	})
-	return &guard{srv, p, reg}
+	return &testProxy{srv, p, reg}
 }
 
-// newUpstream serves h and counts nothing; it stands for what is behind.
+// newUpstream serves h and counts nothing; it stands for the upstream server.
 func newUpstream(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -94,7 +94,7 @@ func do(t testing.TB, client *http.Client, req *http.Request) answer {
 	return answer{res.StatusCode, res.Header, string(body)}
 }
 
-func (g *guard) get(t testing.TB, pathAndQuery string) answer {
+func (g *testProxy) get(t testing.TB, pathAndQuery string) answer {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, g.URL+pathAndQuery, nil)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func requireEnvelope(t testing.TB, a answer, errorType string, parts ...string) 
 
 // value returns the value of a counter or gauge with these labels, in order of
 // their names.
-func (g *guard) value(t testing.TB, name string, labels ...string) float64 {
+func (g *testProxy) value(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := g.reg.Gather()
 	require.NoError(t, err)

@@ -29,13 +29,13 @@ import (
 
 // Options is what a Proxy is built from.
 type Options struct {
-	// Upstream is the root of the server behind, without /api/v1; it may have a
+	// Upstream is the root of the upstream server, without /api/v1; it may have a
 	// path. Required without Pool; see ParseUpstream.
 	Upstream *url.URL
-	// Pool has the servers behind; nil means Upstream alone, which is not asked
+	// Pool has the upstream servers; nil means Upstream alone, which is not asked
 	// what it is.
 	Pool *upstream.Pool
-	// Kind is what the server behind is; empty means KindPrometheus.
+	// Kind is what the upstream server is; empty means KindPrometheus.
 	Kind upstream.Kind
 	// RoutePrefix is the path below which the API is served, such as /prometheus;
 	// empty means the root.
@@ -95,7 +95,7 @@ type Proxy struct {
 	top       *topqueries.Tracker
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
-	guards    guards
+	through   names
 	looped    sync.Once // a loop was logged
 
 	readTimeout, stallTimeout time.Duration

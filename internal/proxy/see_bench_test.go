@@ -20,7 +20,7 @@ import (
 )
 
 func TestWhatIsOffAllocatesNothing(t *testing.T) {
-	g := newGuard(t, "http://127.0.0.1:1", nil)
+	g := newProxy(t, "http://127.0.0.1:1", nil)
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/query?query=up", nil)
 	rw := newResponseWriter(httptest.NewRecorder(), time.Second)
 	e, label := g.proxy.router.Find(r.URL)
@@ -39,7 +39,7 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { g.proxy.countCost(x, rw, start, time.Second) }), "nor does a query that is known")
 }
 
-// BenchmarkServeSeen is what it costs to look: the guard by itself, with top
+// BenchmarkServeSeen is what it costs to look: promguard by itself, with top
 // queries, and with tracing of no request and of every one.
 func BenchmarkServeSeen(b *testing.B) {
 	upstream := newUpstream(b, func(w http.ResponseWriter, _ *http.Request) {
@@ -61,7 +61,7 @@ func BenchmarkServeSeen(b *testing.B) {
 		{"tracing=1", traced(1)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			g := newGuard(b, upstream.URL, nil, c.with)
+			g := newProxy(b, upstream.URL, nil, c.with)
 			b.ReportAllocs()
 			for b.Loop() {
 				res, err := g.Client().Get(g.URL + "/api/v1/label/job/values?match[]=up")

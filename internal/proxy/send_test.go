@@ -128,7 +128,7 @@ func TestFailedRequestGoesToTheOtherServerOnlyIfItCannotBeTheCause(t *testing.T)
 			want := []string{"a/one" + path + " "}
 			if tc.again != "" {
 				want = append(want, "b/two"+path+" ")
-				g := guard{reg: p.reg}
+				g := testProxy{reg: p.reg}
 				require.Equal(t, 1.0, g.value(t, "promguard_upstream_resent_total", tc.again))
 			}
 			require.Equal(t, want, p.sent)
@@ -207,7 +207,7 @@ func TestWithoutAnyServerTheErrorSaysHowEachIs(t *testing.T) {
 	require.Equal(t, "5", rec.Header().Get("Retry-After"))
 	require.JSONEq(t, `{"status":"error","errorType":"unavailable","error":"Try again in some seconds: no upstream server is ready: upstream 1 does not answer, upstream 2 is not ready"}`, rec.Body.String())
 	require.Equal(t, 200, ask(t.Context(), p.Proxy, "/api/v1/status/walreplay").Code, "what a server answers in any state")
-	g := guard{reg: p.reg}
+	g := testProxy{reg: p.reg}
 	require.Equal(t, 1.0, g.value(t, "promguard_upstream_errors_total", reasonUnavailable))
 }
 
@@ -217,7 +217,7 @@ func TestTenantReachesTheServerBelowItsPath(t *testing.T) {
 		got = append(got, r.URL.Path+" "+r.Header.Get("X-Scope-OrgID"))
 		_, _ = io.WriteString(w, "{}")
 	})
-	g := newGuard(t, behind.URL+"/prometheus/", nil, opened, func(o *Options) { o.Kind, o.RoutePrefix = upstream.KindMimir, "/mimir" })
+	g := newProxy(t, behind.URL+"/prometheus/", nil, opened, func(o *Options) { o.Kind, o.RoutePrefix = upstream.KindMimir, "/mimir" })
 	for _, path := range []string{"/api/v1/query?query=up", "/api/v1/label/a%3Fb/values", "/federate?match[]=up"} {
 		req, err := http.NewRequest(http.MethodGet, g.URL+"/mimir"+path, nil)
 		require.NoError(t, err)

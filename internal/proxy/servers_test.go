@@ -32,7 +32,7 @@ func TestAlertLiftsNoBoundOfFederation(t *testing.T) {
 		<-held
 		fmt.Fprint(w, "x")
 	})
-	g := newGuard(t, behind.URL, nil, opened, func(o *Options) {
+	g := newProxy(t, behind.URL, nil, opened, func(o *Options) {
 		o.Policy.Admission = admission.DefaultOptions()
 		o.Policy.Admission.Queue = 0
 	})
@@ -108,7 +108,7 @@ func TestAnswerThatOnlyTheConnectionEndsIsRefused(t *testing.T) {
 		"an error, of HAProxy":    {"HTTP/1.0 504 Gateway Time-out\r\nConnection: close\r\n", "/api/v1/query?query=up", 504},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, serveRaw(t, tc.head+part), nil, opened)
+			g := newProxy(t, serveRaw(t, tc.head+part), nil, opened)
 			a := g.get(t, tc.target)
 			require.Equal(t, tc.code, a.code)
 			if tc.code == 503 {
@@ -131,7 +131,7 @@ func TestCompressionAroundARemoteReadHidesNothingFromItsLimit(t *testing.T) {
 				_, _ = z.Write(make([]byte, 1<<20))
 				_ = z.Close()
 			})
-			g := newGuard(t, behind.URL, func(o *querylimit.Options) {
+			g := newProxy(t, behind.URL, func(o *querylimit.Options) {
 				o.Responses.Mode = querylimit.ModeEnforce
 				o.Responses.Classes[querylimit.ClassBulk] = querylimit.ResponseLimit{Max: 10_000}
 			}, opened)
@@ -152,7 +152,7 @@ func TestCompressionAroundARemoteReadHidesNothingFromItsLimit(t *testing.T) {
 	}
 }
 
-// The server knows guess() and the clause hence, and the guard does not.
+// The server knows guess() and the clause hence, and promguard does not.
 func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
 	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -165,7 +165,7 @@ func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
 	root, err := url.Parse(behind.URL)
 	require.NoError(t, err)
 	for mode, want := range map[querylimit.Mode]int{querylimit.ModeEnforce: 422, querylimit.ModeWarn: 200, querylimit.ModeObserve: 200, querylimit.ModeOff: 200} {
-		g := newGuard(t, behind.URL, func(o *querylimit.Options) { o.UnknownPromQL = mode }, func(o *Options) {
+		g := newProxy(t, behind.URL, func(o *querylimit.Options) { o.UnknownPromQL = mode }, func(o *Options) {
 			o.Top = topqueries.New(10)
 			o.Pool = upstream.NewPool(upstream.Options{
 				URLs: []*url.URL{root}, Probe: upstream.ProbeRequire, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
@@ -198,7 +198,7 @@ func TestSubqueryTakesTheStepThatTheServerGivesIt(t *testing.T) {
 		behind := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"success"}`) })
 		root, err := url.Parse(behind.URL)
 		require.NoError(t, err)
-		g := newGuard(t, behind.URL, func(o *querylimit.Options) { o.SubqueryPoints.Max = 100 }, func(o *Options) {
+		g := newProxy(t, behind.URL, func(o *querylimit.Options) { o.SubqueryPoints.Max = 100 }, func(o *Options) {
 			o.Kind = kind
 			o.Pool = upstream.NewPool(upstream.Options{
 				URLs: []*url.URL{root}, Kind: kind, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),

@@ -21,7 +21,7 @@ import (
 
 // top asks until the total has so many requests: a request is counted when its
 // answer has been sent.
-func (g *guard) top(t *testing.T, params string, requests int) *topqueries.Report {
+func (g *testProxy) top(t *testing.T, params string, requests int) *topqueries.Report {
 	t.Helper()
 	var report *topqueries.Report
 	require.Eventually(t, func() bool {
@@ -45,7 +45,7 @@ func TestTopQueriesAreToldByWhoAskedAndWithWhatTheServerTells(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"x":"\"samplesRead\":1,"},"value":[1,"%s"]}]%s`, strings.Repeat("1", 5000), tail)
 	})
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Top = topqueries.New(10) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Top = topqueries.New(10) })
 	ask := func(query, stats, panel string) {
 		req := newRequest(t, http.MethodPost, g.URL, "query", url.Values{"query": {query}, "stats": {stats}}.Encode())
 		req.Header.Set("X-Dashboard-Uid", "d1")
@@ -74,7 +74,7 @@ func TestTopQueriesAreToldByWhoAskedAndWithWhatTheServerTells(t *testing.T) {
 }
 
 // codeOf returns the status of an answer, or 0: it may be called from any goroutine.
-func (g *guard) codeOf(path string) int {
+func (g *testProxy) codeOf(path string) int {
 	res, err := g.Client().Get(g.URL + path)
 	if err != nil {
 		return 0
@@ -93,7 +93,7 @@ func TestARequestThatGotACopyCostsTheServerNothing(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"status":"success","data":{}}`)
 	})
-	g := newGuard(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse, o.Top = true, topqueries.New(10) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse, o.Top = true, topqueries.New(10) })
 	done := make(chan int)
 	for range 2 {
 		go func() { done <- g.codeOf("/api/v1/query?query=up") }()

@@ -23,9 +23,9 @@ import (
 	"github.com/promguard/promguard/internal/proxy/identity"
 )
 
-// traced records the spans of a guard.
+// traced records the spans of a proxy.
 type traced struct {
-	*guard
+	*testProxy
 
 	spans *tracetest.SpanRecorder
 }
@@ -35,7 +35,7 @@ func newTraced(t *testing.T, upstream string, change func(*Options)) traced {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	t.Cleanup(func() { require.NoError(t, provider.Shutdown(context.Background())) })
-	g := newGuard(t, upstream, nil, func(o *Options) {
+	g := newProxy(t, upstream, nil, func(o *Options) {
 		o.Policy.Tracer = provider.Tracer("test")
 		if change != nil {
 			change(o)
@@ -66,7 +66,7 @@ func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-func TestTracesFollowARequestFromTheClientThroughTheGuardToTheServer(t *testing.T) {
+func TestTracesFollowARequestFromTheClientThroughPromguardToTheServer(t *testing.T) {
 	var told http.Header
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		told = r.Header.Clone()

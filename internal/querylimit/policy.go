@@ -124,7 +124,7 @@ type Options struct {
 	ParametersMax int
 }
 
-// DefaultOptions returns the policy of a guard without a configuration file.
+// DefaultOptions returns the policy of a promguard without a configuration file.
 func DefaultOptions() Options {
 	return Options{
 		Deadlines: [numClasses]time.Duration{

@@ -24,7 +24,7 @@ type Evaluation struct {
 	SubqueryStep time.Duration
 }
 
-// Defaults of Prometheus, which the server behind may have changed: of
+// Defaults of Prometheus, which the upstream server may have changed: of
 // --query.lookback-delta, and of the step of a subquery without one, which is
 // global.evaluation_interval.
 const (

@@ -246,7 +246,7 @@ func TestRulesAreAskedAboutNothingThatIsTooLongAnyway(t *testing.T) {
 	}
 }
 
-// A request may be a megabyte of which the guard understands a name.
+// A request may be a megabyte of which promguard understands a name.
 func TestWhatIsRememberedDoesNotHoldTheRequest(t *testing.T) {
 	p := newPolicy(t, nil)
 	a := NewAnalyzer(8 << 20)

@@ -37,7 +37,7 @@ func (c *Cluster) server(t *testing.T, replica int) (corev1.Pod, corev1.Containe
 // killed ends both servers as a machine without memory would.
 func (c *Cluster) killed(t *testing.T) {
 	now := time.Now()
-	awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.proxyURL(t), "count(up)", 1)
 	servers := processes(t, "/bin/prometheus")
 	require.Len(t, servers, 2)
 	for _, pid := range servers {
@@ -87,9 +87,9 @@ func (c *Cluster) thereAndBack(t *testing.T) {
 				requireSeries(t, pod, then)
 			}
 		}
-		awaitSeries(t, c.guardURL(t), "count(up)", 1)
+		awaitSeries(t, c.proxyURL(t), "count(up)", 1)
 	}
-	awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.proxyURL(t), "count(up)", 1)
 	before := time.Now()
 	run(deployment{patches: []string{upstreams}}, true, before)
 	between := time.Now()

@@ -99,14 +99,14 @@ func TestANodeRunsWhatTheManifestsSay(t *testing.T) {
 
 	t.Run("base rolls out", func(t *testing.T) {
 		c.awaitPrometheus(t)
-		c.awaitGuard(t)
+		c.awaitProxy(t)
 	})
 	t.Run("a query through promguard's Service has what Prometheus scraped", func(t *testing.T) {
 		for _, job := range []string{"prometheus-k8s", "promguard"} {
-			awaitSeries(t, c.guardURL(t), fmt.Sprintf("up{job=%q, endpoint=~\"web|telemetry\"} == 1", job), 2)
+			awaitSeries(t, c.proxyURL(t), fmt.Sprintf("up{job=%q, endpoint=~\"web|telemetry\"} == 1", job), 2)
 		}
 	})
-	t.Run("a drained guard answers what it is asked", c.drainedGuard)
+	t.Run("a drained pod of promguard answers what it is asked", c.drainedProxy)
 	t.Run("a policy rolls the pods, and one with a mistake does not", c.policies)
 	t.Run("a killed Prometheus replays and has what it had", c.killed)
 	t.Run("to upstream's build and back on the same volumes", c.thereAndBack)
@@ -161,9 +161,9 @@ func (c *Cluster) awaitPrometheus(t *testing.T) {
 	})
 }
 
-// awaitGuard waits until the Deployment is rolled out with the two pods that the
+// awaitProxy waits until the Deployment is rolled out with the two pods that the
 // HorizontalPodAutoscaler asks at least.
-func (c *Cluster) awaitGuard(t *testing.T) {
+func (c *Cluster) awaitProxy(t *testing.T) {
 	t.Helper()
 	WaitUpTo(t, 5*time.Minute, "promguard is rolled out", func() error {
 		d, err := c.Typed.AppsV1().Deployments(monitoring).Get(t.Context(), "promguard", metav1.GetOptions{})
@@ -199,8 +199,8 @@ func (c *Cluster) state(t *testing.T) []string {
 	return append(lines, events[max(0, len(events)-8):]...)
 }
 
-// guardURL is the guard's Service.
-func (c *Cluster) guardURL(t *testing.T) string {
+// proxyURL is promguard's Service.
+func (c *Cluster) proxyURL(t *testing.T) string {
 	t.Helper()
 	s, err := c.Typed.CoreV1().Services(monitoring).Get(t.Context(), "promguard", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -254,9 +254,9 @@ func (c *Cluster) pods(t *testing.T, name string) map[string]corev1.Pod {
 	return pods
 }
 
-// drainedGuard evicts a guard, as kubectl drain does, while it waits for the answer
+// drainedProxy evicts a pod of promguard, as kubectl drain does, while it waits for the answer
 // to a query, and after it has been told to end.
-func (c *Cluster) drainedGuard(t *testing.T) {
+func (c *Cluster) drainedProxy(t *testing.T) {
 	servers := processes(t, "/bin/prometheus")
 	require.Len(t, servers, 2)
 	var pod corev1.Pod
@@ -299,7 +299,7 @@ func (c *Cluster) drainedGuard(t *testing.T) {
 	}
 	halt(syscall.SIGCONT)
 	require.NoError(t, <-answer)
-	c.awaitGuard(t)
+	c.awaitProxy(t)
 	c.awaitPrometheus(t)
 }
 
@@ -315,7 +315,7 @@ func awaitStopped(t *testing.T, pid int) {
 	})
 }
 
-// awaitInFlight waits until a guard has passed a request on.
+// awaitInFlight waits until promguard has passed a request on.
 func awaitInFlight(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	WaitFor(t, "the query is in flight", func() error {
@@ -336,7 +336,7 @@ func awaitInFlight(t *testing.T, pod corev1.Pod) {
 func (c *Cluster) policies(t *testing.T) {
 	before := c.pods(t, "promguard")
 	c.Apply(t, deployment{policy: "admission: {max: 7}\n"}.objects(t))
-	c.awaitGuard(t)
+	c.awaitProxy(t)
 	good := c.pods(t, "promguard")
 	for name := range good {
 		require.NotContains(t, before, name, "a pod has the old policy")
@@ -357,9 +357,9 @@ func (c *Cluster) policies(t *testing.T) {
 		require.Contains(t, now, name)
 		require.True(t, now[name].Status.ContainerStatuses[0].Ready)
 	}
-	awaitSeries(t, c.guardURL(t), "count(up)", 1)
+	awaitSeries(t, c.proxyURL(t), "count(up)", 1)
 	c.Apply(t, deployment{}.objects(t))
-	c.awaitGuard(t)
+	c.awaitProxy(t)
 }
 
 // get is the body of an answer with status 200.

@@ -1,8 +1,8 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo starts a guarded Prometheus on this machine: something to scrape,
-// the patched Prometheus, and the guard in front of it. It is what make run runs,
+// Command demo starts a Prometheus behind promguard on this machine: something to scrape,
+// the patched Prometheus, and promguard in front of it. It is what make run runs,
 // and is no way to deploy any of them.
 package main
 

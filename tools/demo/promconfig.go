@@ -38,7 +38,7 @@ type httpSDConfig struct {
 	URL string `yaml:"url"`
 }
 
-// prometheusConfig is Prometheus' configuration file: itself, the guard, and
+// prometheusConfig is Prometheus' configuration file: itself, promguard, and
 // the source.
 func prometheusConfig(c config, src source) ([]byte, error) {
 	var pc promConfig

@@ -21,7 +21,7 @@ import (
 	"github.com/promguard/promguard/bench/kubelike"
 )
 
-// source is what is scraped besides Prometheus and the guard.
+// source is what is scraped besides Prometheus and promguard.
 type source struct {
 	what    string // a line for people
 	handler http.Handler

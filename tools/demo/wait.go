@@ -74,7 +74,7 @@ func scraped(prometheus string) func(context.Context) (bool, string) {
 			n[t.Health]++
 		}
 		state := fmt.Sprintf("%d targets up, %d down, %d not scraped yet", n["up"], n["down"], n["unknown"])
-		// Prometheus itself and the guard are always among the targets. A target
+		// Prometheus itself and promguard are always among the targets. A target
 		// is up a moment before its samples can be queried.
 		all := n["up"] + n["down"]
 		if n["unknown"] > 0 || all <= 2 {

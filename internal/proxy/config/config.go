@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads promguard.yml, the file that holds the guard's policy.
+// Package config reads promguard.yml, the file that holds promguard's policy.
 // What identifies the process, such as addresses and TLS, is set by flags and is
 // not in here; so everything in the file can be reloaded. The package decodes
 // strictly: a key that it does not know is an error. It reports every error that

@@ -217,7 +217,7 @@ func (d *limitsDecoder) responses(n *yaml.Node) {
 	d.keys(n, known)
 }
 
-// ceiling is a number that is always enforced, because it bounds what the guard
+// ceiling is a number that is always enforced, because it bounds what promguard
 // itself holds in memory for a request.
 func (d *limitsDecoder) ceiling(most int, of func(*querylimit.Options) *int) func(*yaml.Node) {
 	return func(n *yaml.Node) {

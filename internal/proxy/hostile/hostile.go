@@ -34,7 +34,7 @@ type Request struct {
 	Says   string `json:"says"`
 	// NetHTTP is set if Go's HTTP server answers it, before any handler.
 	NetHTTP bool `json:"net_http"`
-	// Sees is what the server behind gets to see; nil if it sees nothing. Lacks
+	// Sees is what the upstream server gets to see; nil if it sees nothing. Lacks
 	// names headers that it does not.
 	Sees *struct {
 		Method string              `json:"method"`

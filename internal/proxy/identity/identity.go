@@ -33,7 +33,7 @@ const (
 	headerAlertRule = "X-Rule-Uid"
 )
 
-// taken are headers that mean something else, to HTTP or to the guard.
+// taken are headers that mean something else, to HTTP or to promguard.
 var taken = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Connection", "Cookie", "Expect", "Host", "Keep-Alive", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "User-Agent", "Via", headerDashboard, headerPanel, headerUser, headerAlert, headerAlertRule,
@@ -122,7 +122,7 @@ func ValidateHeader(name string) error {
 }
 
 // ValidatePassing returns an error if name cannot be a header that passes from
-// anybody: one that means something to HTTP or to the guard, or says whose data is
+// anybody: one that means something to HTTP or to promguard, or says whose data is
 // asked for.
 func ValidatePassing(name string) error {
 	if err := ValidateHeader(name); err != nil {

@@ -13,9 +13,9 @@ import (
 
 // What is let through, Prometheus's own handlers understand as they understand
 // the client's own bytes.
-func TestHostileRequestsThatPassAreAnsweredAsWithoutTheGuard(t *testing.T) {
+func TestHostileRequestsThatPassAreAnsweredAsWithoutPromguard(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, nil)
+	g := newProxy(t, prom.URL, nil)
 	requests, err := hostile.Requests()
 	require.NoError(t, err)
 	compared := 0

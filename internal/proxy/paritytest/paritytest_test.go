@@ -93,7 +93,7 @@ func newAPI(params testhelpers.NewAPIParams, o parser.Options) *apiv1.API {
 	)
 }
 
-func newGuard(t testing.TB, upstream string, change func(*querylimit.Options)) *httptest.Server {
+func newProxy(t testing.TB, upstream string, change func(*querylimit.Options)) *httptest.Server {
 	t.Helper()
 	u, err := proxy.ParseUpstream(upstream)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func requireRefusal(t testing.TB, a answer, parts ...string) {
 }
 
 // corpus is what Grafana and people send. Every answer must be the same, byte
-// for byte, with the guard in between.
+// for byte, with promguard in between.
 var corpus = []struct{ path, params string }{
 	{"query", "query=up&time=600"},
 	{"query", "query=up&time=600&limit=1"},
@@ -266,9 +266,9 @@ var corpus = []struct{ path, params string }{
 	{"status/walreplay", ""},
 }
 
-func TestAnswersAreTheSameByteForByteAsWithoutTheGuard(t *testing.T) {
+func TestAnswersAreTheSameByteForByteAsWithoutPromguard(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, nil)
+	g := newProxy(t, prom.URL, nil)
 	for _, tc := range corpus {
 		for _, method := range []string{"GET", "POST", "POST in URL", "GET gzip"} {
 			t.Run(method+" "+tc.path+"?"+tc.params, func(t *testing.T) {
@@ -295,7 +295,7 @@ var timings = regexp.MustCompile(`"timings":\{[^}]*\}|"wallTime":[^,}]*`)
 
 func TestHowStartTimestampsAreUsedReachesTheServer(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, nil)
+	g := newProxy(t, prom.URL, nil)
 	for _, value := range []string{"true", "0", "", "maybe"} {
 		for _, path := range []string{"query", "query_range", "query_cost", "query_range_cost", "labels"} {
 			answers := map[string]answer{}
@@ -312,13 +312,13 @@ func TestHowStartTimestampsAreUsedReachesTheServer(t *testing.T) {
 
 func TestLimitOfCostThatTheServerEnforcesIsToldAsItIs(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, nil)
+	g := newProxy(t, prom.URL, nil)
 	a := do(t, g.Client(), newRequest(t, "POST", g.URL, "query", "query=up&time=600&max_series=1"))
 	require.Equal(t, http.StatusUnprocessableEntity, a.code)
 	require.Contains(t, a.body, `"errorType":"cost_limit"`)
 }
 
-// plain returns the body as it was before compression. The guard's own errors
+// plain returns the body as it was before compression. The proxy's own errors
 // are short and never compressed.
 func plain(t testing.TB, a answer) string {
 	t.Helper()
@@ -361,7 +361,7 @@ func newRequest(t testing.TB, how, root, path, params string) *http.Request {
 
 func TestUnselectiveSelectorIsRefusedOnEveryEndpointThatTakesSelectors(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, nil)
+	g := newProxy(t, prom.URL, nil)
 	const bad = "{le!=\"\"}"
 	for path, param := range map[string]string{
 		"query": "query", "query_range": "query", "query_cost": "query", "query_range_cost": "query", "query_exemplars": "query", "format_query": "query", "parse_query": "query",
@@ -386,7 +386,7 @@ func TestUpstreamWithAPathIsReached(t *testing.T) {
 	srv := httptest.NewServer(http.StripPrefix("/team a/prometheus", prom.Config.Handler))
 	t.Cleanup(srv.Close)
 	for _, root := range []string{"/team%20a/prometheus", "/team%20a/prometheus/"} {
-		g := newGuard(t, srv.URL+root, nil)
+		g := newProxy(t, srv.URL+root, nil)
 		for _, path := range []string{"labels", "label/utf8.label/values", "label/a%20b/values", "query"} {
 			require.Equal(t, http.StatusOK, do(t, g.Client(), newRequest(t, "GET", g.URL, path, "query=up")).code, path)
 		}
@@ -395,7 +395,7 @@ func TestUpstreamWithAPathIsReached(t *testing.T) {
 
 func TestModeWarnAnswersWithTheWarningInTheEnvelope(t *testing.T) {
 	prom := newPrometheus(t)
-	g := newGuard(t, prom.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
+	g := newProxy(t, prom.URL, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeWarn })
 	for _, how := range []string{"GET", "POST", "GET gzip"} {
 		const params = "match[]=%7Ble!%3D%22%22%7D&start=0&end=600"
 		direct := do(t, prom.Client(), newRequest(t, how, prom.URL, "series", params))

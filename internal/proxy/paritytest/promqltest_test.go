@@ -28,11 +28,11 @@ import (
 )
 
 // Prometheus's own tests of PromQL, every expression of them on the data that they
-// load, are answered alike, byte for byte, with the guard in between.
-func TestUpstreamsPromQLTestsAreAnsweredAsWithoutTheGuard(t *testing.T) {
+// load, are answered alike, byte for byte, with promguard in between.
+func TestUpstreamsPromQLTestsAreAnsweredAsWithoutPromguard(t *testing.T) {
 	c := &comparingEngine{QueryEngine: promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)}
 	c.prom = servePrometheus(t, c.QueryEngine, func() storage.SampleAndChunkQueryable { return currentStore{c} }, promqltest.TestParserOpts)
-	c.guard = newGuard(t, c.prom.URL, wideOpen)
+	c.proxy = newProxy(t, c.prom.URL, wideOpen)
 	promqltest.RunBuiltinTests(t, c)
 	require.Greater(t, c.answered, 3000, "answers compared")
 	require.Greater(t, c.failed, 20, "errors compared")
@@ -50,12 +50,12 @@ func wideOpen(o *querylimit.Options) {
 	}
 }
 
-// comparingEngine gives a query to the API of Prometheus, and to the guard in
+// comparingEngine gives a query to the API of Prometheus, and to promguard in
 // front of it, before the test runs it itself. Tests run one after another.
 type comparingEngine struct {
 	promql.QueryEngine
 
-	prom, guard      *httptest.Server
+	prom, proxy      *httptest.Server
 	store            storage.Queryable // of the test that runs
 	answered, failed int
 	// seen has the queries on this store: the test evaluates each at many times,
@@ -98,7 +98,7 @@ func (c *comparingEngine) compare(q storage.Queryable, endpoint string, params u
 	if err != nil {
 		return err
 	}
-	guarded, err := post(c.guard, endpoint, params)
+	proxied, err := post(c.proxy, endpoint, params)
 	if err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (c *comparingEngine) compare(q storage.Queryable, endpoint string, params u
 	} else {
 		c.failed++
 	}
-	if direct.code != guarded.code || direct.body != guarded.body && !reordered(direct.body, guarded.body) {
-		return fmt.Errorf("%s?%s: without promguard %d %s, with it %d %s", endpoint, params.Encode(), direct.code, direct.body, guarded.code, guarded.body)
+	if direct.code != proxied.code || direct.body != proxied.body && !reordered(direct.body, proxied.body) {
+		return fmt.Errorf("%s?%s: without promguard %d %s, with it %d %s", endpoint, params.Encode(), direct.code, direct.body, proxied.code, proxied.body)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ type upstreamEntry struct {
 type Stats struct {
 	// Entries were passed on.
 	Entries int
-	// Rules are evaluations of rules by Prometheus itself, which no guard sees.
+	// Rules are evaluations of rules by Prometheus itself, which no proxy sees.
 	Rules int
 	// Broken lines are no entry of a query log, or too long for one.
 	Broken int

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remoteread reads requests of Prometheus's remote read protocol as a guard
+// Package remoteread reads requests of Prometheus's remote read protocol as a proxy
 // must: within bounds that hold before memory is taken, strictly, and into a struct
 // from which the request is written anew. What two readers of the protocol could
 // understand in two ways is an error.

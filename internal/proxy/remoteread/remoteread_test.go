@@ -75,8 +75,8 @@ func upstreamView(t testing.TB, body []byte) (*prompb.ReadRequest, error) {
 	return r, nil
 }
 
-// requireSameView checks that Prometheus reads the same of what the guard sends on
-// as of what came, and that the selectors which the guard judges are those.
+// requireSameView checks that Prometheus reads the same of what promguard sends on
+// as of what came, and that the selectors which promguard judges are those.
 func requireSameView(t testing.TB, body []byte, r *Request) {
 	t.Helper()
 	want, err := upstreamView(t, body)

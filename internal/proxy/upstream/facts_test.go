@@ -92,7 +92,7 @@ func TestServerThatComesLaterIsProbedThen(t *testing.T) {
 	})
 }
 
-func TestWhatChangesBehindARunningGuardIsToldOnce(t *testing.T) {
+func TestWhatChangesBehindARunningPromguardIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, KindPrometheus, ProbeRequire, "http://a")
 		p.serve("a", healthy(1))

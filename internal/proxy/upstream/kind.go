@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kind is what the server behind is.
+// Kind is what the upstream server is.
 type Kind string
 
 // The kinds. KindMimir is Cortex, too.

@@ -83,7 +83,7 @@ const goneAfter = 2
 var ErrGone = errors.New("it answers no more")
 
 // answered notes whether a look had an answer. What waits for a server that is gone
-// ends if there is another: if none answers, that may be the fault of the guard.
+// ends if there is another: if none answers, that may be the fault of promguard.
 func (s *Server) answered(yes, another bool) {
 	switch {
 	case !yes:

@@ -125,12 +125,12 @@ func (m *machine) answer(ctx context.Context, path string) (code int, body strin
 	return http.StatusNotFound, "", nil
 }
 
-// rack is how a guard reaches machines, by host.
+// rack is how a proxy reaches machines, by host.
 type rack struct {
 	machines map[string]*machine
 
 	mu  sync.Mutex
-	cut map[string]bool // from this guard
+	cut map[string]bool // from this proxy
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -158,18 +158,18 @@ func (r *rack) separate(host string, cut bool) {
 	r.cut[host] = cut
 }
 
-// guardOf is a pool in front of machines, which watches them until the end of the
+// proxyOf is a pool in front of machines, which watches them until the end of the
 // test.
-type guardOf struct {
+type proxyOf struct {
 	*Pool
 	*rack
 
 	logs *bytes.Buffer
 }
 
-func newGuardOf(t *testing.T, staleAfter time.Duration, machines ...*machine) *guardOf {
+func newProxyOf(t *testing.T, staleAfter time.Duration, machines ...*machine) *proxyOf {
 	t.Helper()
-	g := &guardOf{rack: &rack{machines: map[string]*machine{}, cut: map[string]bool{}}, logs: &bytes.Buffer{}}
+	g := &proxyOf{rack: &rack{machines: map[string]*machine{}, cut: map[string]bool{}}, logs: &bytes.Buffer{}}
 	o := Options{
 		Kind: KindPrometheus, Probe: ProbeWarn, StaleAfter: staleAfter, Transport: g.rack,
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(g.logs, nil)),
@@ -192,19 +192,19 @@ func newGuardOf(t *testing.T, staleAfter time.Duration, machines ...*machine) *g
 }
 
 // chosen is the host that is read from, or "".
-func (g *guardOf) chosen() string {
+func (g *proxyOf) chosen() string {
 	if s, err := g.Pick(false); err == nil {
 		return s.url.Host
 	}
 	return ""
 }
 
-func (g *guardOf) switches() int { return int(testutil.ToFloat64(g.metrics.switches)) }
+func (g *proxyOf) switches() int { return int(testutil.ToFloat64(g.metrics.switches)) }
 
-func (g *guardOf) state(host string, state State) bool {
+func (g *proxyOf) state(host string, state State) bool {
 	return testutil.ToFloat64(g.metrics.state.WithLabelValues("http://"+host, state.String())) == 1
 }
 
-func (g *guardOf) missing(host string) time.Duration {
+func (g *proxyOf) missing(host string) time.Duration {
 	return time.Duration(testutil.ToFloat64(g.metrics.missing.WithLabelValues("http://"+host)) * float64(time.Second))
 }

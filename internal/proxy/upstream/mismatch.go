@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 )
 
-// parserVersion is the Prometheus whose parser the guard is built with.
+// parserVersion is the Prometheus whose parser promguard is built with.
 const parserVersion = "3.16"
 
-// Mismatch is something in which a server is not what the guard takes it for.
+// Mismatch is something in which a server is not what promguard takes it for.
 type Mismatch struct {
 	// Name is one of the Mismatch constants.
 	Name string
@@ -90,7 +90,7 @@ func (f *Facts) describe() string {
 }
 
 // unknownPromQL returns what is switched on in the PromQL of the server and unknown
-// to the parser of the guard, sorted.
+// to the parser of promguard, sorted.
 func (f *Facts) unknownPromQL() []string {
 	known := features.NewRegistry()
 	parser.NewParser(parser.Options{}).(interface{ RegisterFeatures(features.Collector) }).RegisterFeatures(known)

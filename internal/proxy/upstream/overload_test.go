@@ -74,7 +74,7 @@ func TestOverloadedServerIsNotTakenForOneWithoutTheAPI(t *testing.T) {
 	}
 }
 
-func TestMismatchThatOnlyALaterAnswerShowsEndsTheGuard(t *testing.T) {
+func TestMismatchThatOnlyALaterAnswerShowsEndsPromguard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, KindPrometheus, ProbeRequire, "http://a")
 		p.serve("a", with(healthy(1), "/api/v1/features", "503 "))

@@ -27,7 +27,7 @@ type Options struct {
 	Kind Kind
 	// Transport carries what the pool asks them. Required.
 	Transport http.RoundTripper
-	// Probe says what to do about a server that is not what the guard takes it
+	// Probe says what to do about a server that is not what promguard takes it
 	// for. The zero value does not ask.
 	Probe ProbeMode
 	// StaleAfter is how many samples less than another a server may have, as the time
@@ -204,7 +204,7 @@ func text(s *Server) string {
 // best returns the server to read from besides one, or nil. It is one that is ready
 // and has been for some time, rather than one that just is again, and of these the
 // one whose data are complete for the longest time. That a server was chosen before
-// does not count, so that several guards that know the same choose the same.
+// does not count, so that several proxies that know the same choose the same.
 func (p *Pool) best(besides *Server, now time.Time) (best *Server) {
 	for _, s := range p.servers {
 		if s != besides && s.state == Ready && (best == nil || s.compare(best, now) < 0) {
@@ -246,7 +246,7 @@ func (s *Server) completeSince() time.Time {
 }
 
 // Check looks at every server once, before any request is sent. It returns the error
-// of the first if none answers, or that of a server which is not what the guard takes
+// of the first if none answers, or that of a server which is not what promguard takes
 // it for.
 func (p *Pool) Check(ctx context.Context) error {
 	p.setChecking(true)
@@ -281,7 +281,7 @@ func (p *Pool) setChecking(checking bool) {
 }
 
 // Run looks at the servers until ctx is done. It returns earlier with an error if
-// a server that had not answered before is not what the guard takes it for.
+// a server that had not answered before is not what promguard takes it for.
 func (p *Pool) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if p.comparesSamples() {

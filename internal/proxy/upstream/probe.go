@@ -20,11 +20,11 @@ import (
 // answer it is asked sooner, at first at the next look.
 const factsEvery = time.Minute
 
-// ProbeMode says what to do about a server that is not what the guard takes it
+// ProbeMode says what to do about a server that is not what promguard takes it
 // for.
 type ProbeMode string
 
-// The modes. ProbeRequire ends the guard, ProbeWarn tells, and ProbeOff does not
+// The modes. ProbeRequire ends promguard, ProbeWarn tells, and ProbeOff does not
 // ask.
 const (
 	ProbeOff     ProbeMode = "off"
@@ -52,7 +52,7 @@ type Assumptions struct {
 	// where that has one.
 	StepOfRequest bool
 	// UnknownPromQL names what one of the servers has in its PromQL, and the parser
-	// of the guard does not know.
+	// of promguard does not know.
 	UnknownPromQL []string
 }
 
@@ -125,7 +125,7 @@ func (p *Pool) study(ctx context.Context, s *Server) error {
 }
 
 // use notes what a server is. The error is that of one that must not be served,
-// which only the first answer to a question is about: what changes behind a guard
+// which only the first answer to a question is about: what changes behind a proxy
 // that serves is told, and is no reason to serve nobody.
 func (p *Pool) use(s *Server, f *Facts) error {
 	var before question

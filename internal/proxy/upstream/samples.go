@@ -19,7 +19,7 @@ import (
 
 // roundEvery is how often the samples of the servers are compared: each gathers all
 // of its metrics for it, as for a scrape. It is done when the clock strikes, so that
-// several guards see the same.
+// several proxies see the same.
 const roundEvery = 15 * time.Second
 
 // MinStaleAfter is the least that Options.StaleAfter may be besides 0: the samples
@@ -204,7 +204,7 @@ func (p *Pool) compare(at time.Time, told []*reading) {
 }
 
 // lack is what the server i misses of what the server o has: what it did not take in
-// while the guard watched, or what is older than that of the other.
+// while promguard watched, or what is older than that of the other.
 func (p *Pool) lack(i, o int, told []*reading) time.Duration {
 	return max(p.history.missing(i, o), told[i].lag-told[o].lag)
 }
@@ -225,7 +225,7 @@ func (s *Server) read(r reading) {
 	s.start, s.reading = r.start, &r
 }
 
-// acquit decides of a server that is back whether it has a hole since: the guard
+// acquit decides of a server that is back whether it has a hole since: promguard
 // alone may not have reached it. If nobody knows, it has.
 func (p *Pool) acquit(i int, told bool) {
 	s, known := p.servers[i], false

@@ -18,16 +18,16 @@ const (
 	stale   = 2 * time.Minute
 )
 
-// twoMachines have run for some time, a longer than b, when a guard is put before
+// twoMachines have run for some time, a longer than b, when a proxy is put before
 // them. The test goes on between two of its looks: what happens at the moment of one
 // may come before it or after it.
-func twoMachines(t *testing.T) (g *guardOf, a, b *machine) {
+func twoMachines(t *testing.T) (g *proxyOf, a, b *machine) {
 	t.Helper()
 	a = newMachine(scrapes, 0, 10)
 	time.Sleep(time.Minute)
 	b = newMachine(scrapes, time.Second, 10)
 	time.Sleep(time.Hour)
-	g = newGuardOf(t, stale, a, b)
+	g = newProxyOf(t, stale, a, b)
 	time.Sleep(10*time.Minute + lookEvery/10)
 	require.Equal(t, "a", g.chosen(), "it has run longer")
 	return g, a, b
@@ -52,20 +52,20 @@ func TestServerWithFewerSamplesIsLeft(t *testing.T) {
 				require.Equal(t, "b", g.chosen())
 				require.True(t, g.state("a", Behind))
 				require.Equal(t, 1, g.switches())
-				fresh := newGuardOf(t, stale, g.machines["a"], g.machines["b"])
+				fresh := newProxyOf(t, stale, g.machines["a"], g.machines["b"])
 				time.Sleep(tc.within)
-				require.Equal(t, "b", fresh.chosen(), "a guard that has seen nothing of before")
+				require.Equal(t, "b", fresh.chosen(), "a proxy that has seen nothing of before")
 			})
 		})
 	}
 }
 
-func TestServerWithoutNewSamplesIsLeftAtOnceByANewGuard(t *testing.T) {
+func TestServerWithoutNewSamplesIsLeftAtOnceByANewPromguard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, b := twoMachines(t)
 		a.change(func() { a.full = true })
 		time.Sleep(time.Hour)
-		require.Equal(t, "b", newGuardOf(t, stale, a, b).chosen())
+		require.Equal(t, "b", newProxyOf(t, stale, a, b).chosen())
 		require.Equal(t, "b", g.chosen())
 	})
 }
@@ -158,7 +158,7 @@ func TestTwoQuickRestartsMoveReadsTwice(t *testing.T) {
 	})
 }
 
-func TestReadsGoBackToAServerThatOnlyTheGuardDidNotReach(t *testing.T) {
+func TestReadsGoBackToAServerThatOnlyPromguardDidNotReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, _ := twoMachines(t)
 		g.separate("a", true)
@@ -168,7 +168,7 @@ func TestReadsGoBackToAServerThatOnlyTheGuardDidNotReach(t *testing.T) {
 		time.Sleep(settleAfter / 2)
 		require.Equal(t, "b", g.chosen(), "it settles first")
 		time.Sleep(settleAfter)
-		require.Equal(t, "a", g.chosen(), "it has no hole, and other guards never left it")
+		require.Equal(t, "a", g.chosen(), "it has no hole, and other proxies never left it")
 
 		a.change(func() { a.mute = true })
 		g.separate("a", true)
@@ -187,7 +187,7 @@ func TestSampleFromTheFutureMakesNoServerStale(t *testing.T) {
 		require.Equal(t, "a", g.chosen())
 		require.False(t, g.state("a", Behind))
 		require.Less(t, g.missing("a"), scrapes)
-		require.Equal(t, "a", newGuardOf(t, stale, a, b).chosen())
+		require.Equal(t, "a", newProxyOf(t, stale, a, b).chosen())
 		require.Zero(t, g.switches())
 	})
 }
@@ -200,7 +200,7 @@ func TestServersThatAreWellAreNeverBehind(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						a, b := newMachine(interval, 0, groups), newMachine(interval, interval/3, groups)
 						b.skew = skew
-						g := newGuardOf(t, stale, a, b) // At a cold start.
+						g := newProxyOf(t, stale, a, b) // At a cold start.
 						for range 60 * 4 {
 							time.Sleep(15 * time.Second)
 							require.False(t, g.state("a", Behind) || g.state("b", Behind))
@@ -219,7 +219,7 @@ func TestColdStartOfOneServerIsNoStaleness(t *testing.T) {
 		a := newMachine(MinStaleAfter, 29*time.Second, 1)
 		time.Sleep(28 * time.Second)
 		b := newMachine(MinStaleAfter, 0, 1)
-		g := newGuardOf(t, MinStaleAfter, a, b)
+		g := newProxyOf(t, MinStaleAfter, a, b)
 		require.Equal(t, "a", g.chosen())
 		time.Sleep(time.Hour)
 		require.Equal(t, "a", g.chosen())
@@ -260,7 +260,7 @@ func TestQuickRestartMovesReadsOnce(t *testing.T) {
 	}
 }
 
-func TestGuardsThatBeginLaterChooseTheSame(t *testing.T) {
+func TestPromguardsThatBeginLaterChooseTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, b := twoMachines(t)
 		for range 3 {
@@ -269,7 +269,7 @@ func TestGuardsThatBeginLaterChooseTheSame(t *testing.T) {
 				time.Sleep(11 * time.Second)
 				m.restart()
 				time.Sleep(5 * time.Minute)
-				require.Equal(t, g.chosen(), newGuardOf(t, stale, a, b).chosen())
+				require.Equal(t, g.chosen(), newProxyOf(t, stale, a, b).chosen())
 			}
 		}
 	})

@@ -36,7 +36,7 @@ var stateNames = [numStates]string{"unknown", "ready", "behind", "replaying", "n
 // String returns the name used in metrics and logs.
 func (s State) String() string { return stateNames[s] }
 
-// Server is one server behind. The URL never changes; the rest is guarded by the
+// Server is one upstream server. The URL never changes; the rest is guarded by the
 // pool.
 type Server struct {
 	url  *url.URL
@@ -61,7 +61,7 @@ type Server struct {
 	lives int
 
 	// What it has. Start is that of the process, zero if that is not known; hole is
-	// the end of the last hole since, as far as the guard knows of one.
+	// the end of the last hole since, as far as promguard knows of one.
 	start, hole time.Time
 	// missing is what another one has more, and behind is set if that is too much.
 	missing time.Duration

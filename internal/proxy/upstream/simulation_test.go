@@ -15,7 +15,7 @@ import (
 )
 
 // TestTwoGuardsChooseWell lets random things happen to two or three servers behind two
-// guards. PROMGUARD_SIMULATIONS is how many schedules to try.
+// proxies. PROMGUARD_SIMULATIONS is how many schedules to try.
 func TestTwoGuardsChooseWell(t *testing.T) {
 	n := 12
 	if text := os.Getenv("PROMGUARD_SIMULATIONS"); text != "" {
@@ -42,12 +42,12 @@ type simulation struct {
 	*testing.T
 
 	machines   []*machine
-	guards     []*guardOf
+	proxies    []*proxyOf
 	staleAfter time.Duration
 	events     int
-	begun      time.Time     // both guards watch
+	begun      time.Time     // both proxies watch
 	apart      bool          // one of them does not reach a server
-	unlike     time.Duration // that guards read from different servers, and not for that
+	unlike     time.Duration // that proxies read from different servers, and not for that
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -65,7 +65,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	s.Sleep(s.upTo(time.Hour))
 	for range 2 {
-		s.guards = append(s.guards, newGuardOf(t, s.staleAfter, s.machines...))
+		s.proxies = append(s.proxies, newProxyOf(t, s.staleAfter, s.machines...))
 		time.Sleep(s.upTo(10 * time.Second)) // Their looks are at other moments.
 	}
 	s.begun = time.Now()
@@ -80,18 +80,18 @@ func (s *simulation) upTo(d time.Duration) time.Duration {
 func (s *simulation) Sleep(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		synctest.Wait()
-		if len(s.guards) == 2 && !s.apart && s.guards[0].chosen() != s.guards[1].chosen() {
+		if len(s.proxies) == 2 && !s.apart && s.proxies[0].chosen() != s.proxies[1].chosen() {
 			s.unlike += time.Second
 		}
 	}
 }
 
-// reachedIn is after how long a guard that can reach a server has to read from one: it
+// reachedIn is after how long a proxy that can reach a server has to read from one: it
 // has found out that the one before hangs.
 const reachedIn = lookEvery + lookTimeout + time.Second
 
-// well reports whether a guard reads from a server that answers.
-func (s *simulation) well(g *guardOf) bool {
+// well reports whether a proxy reads from a server that answers.
+func (s *simulation) well(g *proxyOf) bool {
 	some := false
 	for i, m := range s.machines {
 		host := string(rune('a' + i))
@@ -112,14 +112,14 @@ func (s *simulation) run() {
 		s.Sleep(s.upTo(20 * time.Minute))
 	}
 	s.Sleep(5*time.Minute + 10*s.staleAfter)
-	for i, g := range s.guards {
+	for i, g := range s.proxies {
 		s.requireBest(i, g)
 		// A server that is left may be gone back to, and others may be in between.
-		require.LessOrEqual(s, g.switches(), 3*s.events, "guard %d\n%s", i, g.logs)
+		require.LessOrEqual(s, g.switches(), 3*s.events, "proxy %d\n%s", i, g.logs)
 	}
 	// Two that know the same choose the same, unless a difference is about as large as may
 	// be, which each measures for itself.
-	require.Equal(s, s.guards[0].chosen(), s.guards[1].chosen(), "%s\n%s", s.guards[0].logs, s.guards[1].logs)
+	require.Equal(s, s.proxies[0].chosen(), s.proxies[1].chosen(), "%s\n%s", s.proxies[0].logs, s.proxies[1].logs)
 }
 
 // happen lets something happen to a machine, and end.
@@ -131,7 +131,7 @@ func (s *simulation) happen(i int) {
 		s.Sleep(min(reachedIn, long))
 		if long > reachedIn {
 			synctest.Wait()
-			for _, g := range s.guards {
+			for _, g := range s.proxies {
 				require.True(s, s.well(g), "a server is read from that does not answer")
 			}
 			s.Sleep(long - reachedIn)
@@ -163,8 +163,8 @@ func (s *simulation) happen(i int) {
 	case 6:
 		ahead := s.upTo(time.Hour)
 		during(func() { m.ahead = ahead }, func() { m.ahead = 0 })
-	case 7: // One guard does not reach it.
-		g, host := s.guards[s.IntN(2)], string(rune('a'+i))
+	case 7: // One proxy does not reach it.
+		g, host := s.proxies[s.IntN(2)], string(rune('a'+i))
 		s.apart = true
 		g.separate(host, true)
 		during(func() {}, func() { g.separate(host, false) })
@@ -174,7 +174,7 @@ func (s *simulation) happen(i int) {
 }
 
 // requireBest checks that no other server has all that the chosen one has, and more.
-func (s *simulation) requireBest(i int, g *guardOf) {
+func (s *simulation) requireBest(i int, g *proxyOf) {
 	chosen := g.chosen()
 	require.NotEmpty(s, chosen)
 	m := g.machines[chosen]
@@ -183,14 +183,14 @@ func (s *simulation) requireBest(i int, g *guardOf) {
 			continue
 		}
 		worse, better := s.lacks(m, other), s.lacks(other, m)
-		// A round and an interval is what the guards cannot see.
+		// A round and an interval is what the proxies cannot see.
 		unseen := roundEvery + m.interval
 		require.False(s, worse > s.staleAfter+unseen && better < unseen,
-			"guard %d reads from %s, which misses %s of what %s has, which misses %s\n%s", i, chosen, worse, host, better, g.logs)
+			"proxy %d reads from %s, which misses %s of what %s has, which misses %s\n%s", i, chosen, worse, host, better, g.logs)
 	}
 }
 
-// lacks is how much a machine misses of what another one took in since the guards
+// lacks is how much a machine misses of what another one took in since the proxies
 // began, as time: the worst of all times up to now.
 func (s *simulation) lacks(m, other *machine) time.Duration {
 	m.change(func() {})

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// viaPrefix begins the name of a guard in the header Via. The rest is random, so
+// viaPrefix begins the name of a proxy in the header Via. The rest is random, so
 // that each process has a name of its own, and nobody else knows it but the servers
 // behind it.
 const viaPrefix = "promguard-"
 
-// StatusLoop is what a guard answers to a request of its own. No server has a reason
+// StatusLoop is what a proxy answers to a request of its own. No server has a reason
 // to.
 const StatusLoop = http.StatusLoopDetected
 
@@ -29,13 +29,13 @@ func newName() string {
 	return viaPrefix + hex.EncodeToString(random)
 }
 
-// Name is what the guard calls itself in the header Via of all that it asks.
+// Name is what promguard calls itself in the header Via of all that it asks.
 func (p *Pool) Name() string { return p.via }
 
-// Sign adds the guard to the header Via of a request.
+// Sign adds promguard to the header Via of a request.
 func (p *Pool) Sign(h http.Header) { h["Via"] = append(slices.Clip(h["Via"]), "1.1 "+p.via) }
 
-// Passed says which other guards a request has passed, and whether it has passed
+// Passed says which other proxies a request has passed, and whether it has passed
 // this one.
 func (p *Pool) Passed(h http.Header) (others []string, own bool) {
 	for _, line := range h["Via"] {

@@ -86,7 +86,7 @@ func scrapes(series []labels.Labels) inventory.Scrapes {
 	return out
 }
 
-// guarded puts the guard with its default policy in front of a server.
+// guarded puts promguard with its default policy in front of a server.
 func guarded(t *testing.T, upstream string) string {
 	t.Helper()
 	u, err := proxy.ParseUpstream(upstream)
@@ -135,7 +135,7 @@ func seriesByRule(c Counts) []int {
 	return out
 }
 
-// What is counted by queries, with the guard between or without, is what the
+// What is counted by queries, with promguard between or without, is what the
 // rules drop of the same series.
 func TestLiveServerIsCountedLikeItsSeries(t *testing.T) {
 	p, series := profile(t, rules), installation(5)

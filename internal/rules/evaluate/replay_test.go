@@ -206,7 +206,7 @@ func TestLayoutsAreThoseOfTheData(t *testing.T) {
 	require.Equal(t, map[string][][]float64{"h": {{1, 2}, {1}}}, Layouts(series))
 }
 
-func TestGuardThatIsNotMetIsFound(t *testing.T) {
+func TestPromguardThatIsNotMetIsFound(t *testing.T) {
 	text := strings.Replace(rules, "regex: 'part;', reason", `requires: 'part{container!=""}', regex: 'part;', reason`, 1)
 	p, err := relabel.ParseProfile("test.yaml", []byte(text))
 	require.NoError(t, err)

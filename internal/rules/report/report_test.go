@@ -137,7 +137,7 @@ func TestBreakThatOnlyTheDataShowIsSaid(t *testing.T) {
 	require.Contains(t, text(t, New(in), FormatText), "WOULD BREAK 1 expression, which the data show and no rule explains.")
 }
 
-func TestGuardThatIsNotMetIsAProblem(t *testing.T) {
+func TestPromguardThatIsNotMetIsAProblem(t *testing.T) {
 	in := input(check.Invisible)
 	in.Data = &evaluate.Data{PerRule: []int{1, 0}, Unguarded: []relabel.Rule{{ID: "one", Requires: `a{b!=""}`}}}
 	in.Measured = []evaluate.Measured{{Outcome: evaluate.Equal}}

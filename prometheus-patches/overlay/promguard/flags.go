@@ -84,7 +84,7 @@ func complaint(app *kingpin.ApplicationModel, err error) string {
 	return err.Error() + didyoumean.Hint("--"+m[1], known)
 }
 
-// Log says which guards are in force. An agent only scrapes.
+// Log says which limits are in force. An agent only scrapes.
 func (f *Flags) Log(logger *slog.Logger, agent bool) {
 	dropRules := slog.String("drop_rules", f.dropRulesFlag.String())
 	if agent {

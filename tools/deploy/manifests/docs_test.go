@@ -69,7 +69,7 @@ func TestWhatThePagesSayToPasteBuilds(t *testing.T) {
 			maps.Copy(c.files, policy)
 			stream := build(t, pasted(t, c.files))
 			objects := decode(t, stream)
-			require.Equal(t, "registry.example.com/monitoring/promguard", strings.Split(guardContainer(t, stream).Image, ":")[0])
+			require.Equal(t, "registry.example.com/monitoring/promguard", strings.Split(proxyContainer(t, stream).Image, ":")[0])
 			if name != "all" {
 				require.Contains(t, string(stream), "peers: [10.1.0.0/16]")
 			}

@@ -75,12 +75,12 @@ func TestTheChartGivesObjectsThatTheClusterKnows(t *testing.T) {
 }
 
 func TestAWebConfigIsMountedAndItsPathGiven(t *testing.T) {
-	c := guardContainer(t, mustTemplate(t, "promguard", "webConfigSecret: web"))
+	c := proxyContainer(t, mustTemplate(t, "promguard", "webConfigSecret: web"))
 	require.Contains(t, c.Args, "--web.config.file=/etc/promguard-web/web.yml")
 	require.Equal(t, "/etc/promguard-web", c.VolumeMounts[1].MountPath)
 }
 
-func TestTheChartAndTheKustomizationRunTheSameGuard(t *testing.T) {
+func TestTheChartAndTheKustomizationRunTheSamePromguard(t *testing.T) {
 	chart, base := decode(t, mustTemplate(t, "promguard", "{}")), decode(t, build(t, kubernetes+"guard"))
 
 	got, want := find[*appsv1.Deployment](t, chart).Spec.Template.Spec, find[*appsv1.Deployment](t, base).Spec.Template.Spec
@@ -120,7 +120,7 @@ func TestTheDataSourceIsTheOneThatIsProvisioned(t *testing.T) {
 	require.YAMLEq(t, string(file), overlay.StringData["datasources.yaml"])
 }
 
-func TestTheGuardMayReachADNSCacheAndWhatElseIsNamed(t *testing.T) {
+func TestPromguardMayReachADNSCacheAndWhatElseIsNamed(t *testing.T) {
 	egress := func(values string) []networkingv1.NetworkPolicyEgressRule {
 		return find[*networkingv1.NetworkPolicy](t, decode(t, mustTemplate(t, "promguard", values))).Spec.Egress
 	}
@@ -146,15 +146,15 @@ func TestTheMemoryLimitOfGoFollowsTheContainers(t *testing.T) {
 		"resources: {limits: {memory: 1Gi}}\ngoMemLimit: 300MiB": "300MiB",
 		"resources: {limits: {memory: 64Mi}}\ngoMemLimit: 32MiB": "32MiB",
 	} {
-		env := guardContainer(t, mustTemplate(t, "promguard", values)).Env
+		env := proxyContainer(t, mustTemplate(t, "promguard", values)).Env
 		require.Equal(t, []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: want}}, env, values)
 	}
-	require.Empty(t, guardContainer(t, mustTemplate(t, "promguard", "resources: {limits: null}")).Env)
+	require.Empty(t, proxyContainer(t, mustTemplate(t, "promguard", "resources: {limits: null}")).Env)
 	_, err := template(t, "promguard", "resources: {limits: {memory: half}}")
 	require.ErrorContains(t, err, "write it like 512Mi")
 }
 
-func TestTheGuardMayReachTheServersPortsAndNoOthers(t *testing.T) {
+func TestPromguardMayReachTheServersPortsAndNoOthers(t *testing.T) {
 	for values, want := range map[string][]int{
 		"{}":                                                          {9090},
 		"upstream: {urls: ['http://a:8080/x']}":                       {8080},

@@ -35,7 +35,7 @@ func TestTheFilesThatAreCheckedInAreThoseTheMixinGives(t *testing.T) {
 	require.Equal(t, len(checkedIn), strings.Count(string(kustomization), "- dashboards/"), "dashboards in the kustomization")
 }
 
-func TestWithoutAGuardNothingAsksForOne(t *testing.T) {
+func TestWithoutPromguardNothingAsksForOne(t *testing.T) {
 	vm := jsonnet.MakeVM()
 	vm.Importer(&jsonnet.FileImporter{JPaths: []string{root}})
 	text, err := vm.EvaluateAnonymousSnippet("without.jsonnet", `
