@@ -152,5 +152,5 @@ func TestPromtoolKnowsTheLabelThatNamesDropRules(t *testing.T) {
 	require.Zero(t, check("off").code)
 	wrong := check("none")
 	require.Equal(t, 1, wrong.code)
-	require.Contains(t, wrong.out, `relabel_configs of scrape config "a": __promguard_drop_rules__: "none" is none of minimal, recommended, aggressive, off`)
+	require.Contains(t, wrong.out, `relabel_configs of scrape config "a": __promguard_drop_rules__: "none" is not one of minimal, recommended, aggressive, off`)
 }

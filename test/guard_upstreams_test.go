@@ -300,7 +300,7 @@ func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 	queries, lists := ask(g.url+"/api/v1/query?query=up"), ask(g.url+"/api/v1/labels?limit=10")
 	query, labels := <-queries, <-lists
 	require.Equal(t, http.StatusServiceUnavailable, query.code, "it may be what hangs the server")
-	require.Contains(t, errorOf(t, query), "it answers no more")
+	require.Contains(t, errorOf(t, query), "it no longer answers")
 	require.Equal(t, http.StatusOK, labels.code, labels.body)
 	require.Equal(t, "2", labels.header.Get("X-Promguard-Upstream"))
 	require.Equal(t, "2", get(t, g.url+"/api/v1/query?query=up").header.Get("X-Promguard-Upstream"))

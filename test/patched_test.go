@@ -148,7 +148,7 @@ scrape_configs:
 	for profile, count := range map[string]int{"own": 1, "off": 1, "none": 1, "minimal": 1} {
 		require.Equal(t, count, strings.Count(targets, fmt.Sprintf(`"__promguard_drop_rules__":%q`, profile)), profile)
 	}
-	require.Equal(t, 1, strings.Count(p.out.String(), "A target names drop rules that there are not"))
+	require.Equal(t, 1, strings.Count(p.out.String(), "A target names unknown drop rules"))
 
 	reload := func() int {
 		resp, err := http.Post(p.url+"/-/reload", "", nil)
@@ -177,11 +177,11 @@ scrape_configs:
 	require.Eventually(t, func() bool {
 		return strings.Contains(get(t, p.url+"/api/v1/targets").body, `"__promguard_drop_rules__":"renamed"`)
 	}, 20*time.Second, 200*time.Millisecond)
-	require.Equal(t, 1, strings.Count(p.out.String(), "A target names drop rules that there are not"), "nobody named what was renamed")
+	require.Equal(t, 1, strings.Count(p.out.String(), "A target names unknown drop rules"), "nobody named what was renamed")
 
 	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=none.yml").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "--guard.drop-rules=none.yml is none of minimal, recommended, aggressive, off")
+	require.Contains(t, string(out), "--guard.drop-rules=none.yml is not one of minimal, recommended, aggressive, off")
 }
 
 // With an hour between the ticks at which the targets are taken, those that are

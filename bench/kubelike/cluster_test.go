@@ -260,7 +260,7 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 	}{
 		{"no series", Config{Start: start}, "a cluster needs at least 1 series, got 0"},
 		{"negative churn", Config{Series: 1, Churn: -1, Start: start}, "churn must be from 0 to 3600 per hour, got -1"},
-		{"churn is no number", Config{Series: 1, Churn: math.NaN(), Start: start}, "churn must be from 0 to 3600 per hour, got NaN"},
+		{"churn is not a number", Config{Series: 1, Churn: math.NaN(), Start: start}, "churn must be from 0 to 3600 per hour, got NaN"},
 		{"no start", Config{Series: 1}, "a cluster needs a start time"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -93,7 +93,7 @@ const (
 // commonFlags adds the flags; the function it returns checks them.
 func commonFlags(cmd *kingpin.CmdClause, c *common, defaultLimit string) (check func() error) {
 	binaries := cmd.Flag("binary", "Prometheus to measure; repeat it to compare. NAME is in the results, and the path's last element if left out. ARGs are given to the binary, as in 'patched=bin/prometheus --guard.api-timeout=10s'; none may contain spaces.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
-	cmd.Flag("series", "Series in the head, of which about five in six are buckets of histograms.").Default("1000000").IntVar(&c.Series)
+	cmd.Flag("series", "Series in the head; about five in six are buckets of histograms.").Default("1000000").IntVar(&c.Series)
 	cmd.Flag("seed", "Picks names, values, and what the clients do.").Default("1").Uint64Var(&c.Seed)
 	limitText := cmd.Flag("limit", "Limit of memory: a factor of what the first binary takes at rest, such as 2.5; a size, such as 4GiB; or off. It is the same for all binaries.").Default(defaultLimit).String()
 	cmd.Flag("limit-by", "What enforces the limit: a memory cgroup, or a watchdog that sets GOMEMLIMIT to 0.9 of it and kills. auto takes the cgroup where one can be made.").Default(byAuto).EnumVar(&c.LimitBy, byAuto, byCgroup, byWatchdog)

@@ -31,8 +31,8 @@ type inspectFlags struct {
 }
 
 func (f *inspectFlags) register(c *kingpin.CmdClause) {
-	c.Flag("upstream.url", "Root URL of a server to be put behind promguard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
-	c.Flag("upstream.kind", "What the server is to be.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
+	c.Flag("upstream.url", "Root URL of a server to put behind promguard; it is asked what it is. May be repeated.").StringsVar(&f.urls)
+	c.Flag("upstream.kind", "What the server should be.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials, as for serve.").StringVar(&f.httpConfig)
 }
 

@@ -116,7 +116,7 @@ func (f *explainFlags) request(now time.Time) (*querylimit.Request, error) {
 	}
 	step, err := model.ParseDuration(f.step)
 	if err != nil || step == 0 {
-		return nil, fmt.Errorf("--step: %q is no duration: use one such as 15s", f.step)
+		return nil, fmt.Errorf("--step: %q is not a duration: use one such as 15s", f.step)
 	}
 	if req.Step = time.Duration(step); req.End.Before(req.Start) {
 		return nil, fmt.Errorf("--end %s is before --start %s", req.End, req.Start)
@@ -136,7 +136,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return t, fmt.Errorf("%s: %q is no time: use Unix time, RFC 3339, or a duration before now such as 6h", flag, text)
+		return t, fmt.Errorf("%s: %q is not a time: use Unix time, RFC 3339, or a duration before now such as 6h", flag, text)
 	}
 	return t, nil
 }

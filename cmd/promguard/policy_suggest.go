@@ -28,7 +28,7 @@ type suggestFlags struct {
 
 func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
 	f := suggestFlags{stdout: stdout, stderr: stderr}
-	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write those that are to be changed as YAML for the policy file.")
+	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write those to change as YAML for the policy file.")
 	c.Flag("query-log", "Query log. May be repeated.").Required().StringsVar(&f.logs)
 	c.Flag("config.file", "Policy file that the limits are for; without it every limit has its default.").StringVar(&f.policy)
 	c.Flag("margin", "What is allowed for each limit, as a multiple of the 99th percentile that was seen; of a limit that refuses at once, of the most that was seen.").Default("1.5").Float64Var(&f.opts.Margin)
@@ -72,7 +72,7 @@ func (f *suggestFlags) run() error {
 	fmt.Fprintln(f.stderr)
 	s.WriteLines(f.stderr)
 	if len(s.Fragment) == 0 {
-		fmt.Fprintln(f.stderr, "\nNothing is to be changed.")
+		fmt.Fprintln(f.stderr, "\nThere is nothing to change.")
 		return nil
 	}
 	if _, err := f.stdout.Write(s.Fragment); err != nil {
@@ -111,7 +111,7 @@ func openLogs(paths []string) (*logFiles, error) {
 		l.files = append(l.files, file)
 		info, err := file.Stat()
 		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is no regular file, and the log is read several times: write it to a file first", path)
+			err = fmt.Errorf("%s is not a regular file, and the log is read several times: write it to a file first", path)
 		}
 		if err != nil {
 			l.close()

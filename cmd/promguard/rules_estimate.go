@@ -63,7 +63,7 @@ func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) su
 	var f rulesEstimate
 	f.profile, f.file = profileFlags(cmd)
 	f.declare(cmd)
-	cmd.Flag("scrape-interval", "How often jobs are scraped of which that cannot be found out.").Default("30s").DurationVar(&f.interval)
+	cmd.Flag("scrape-interval", "Scrape interval of jobs whose own cannot be found out.").Default("30s").DurationVar(&f.interval)
 	cmd.Flag("format", "Form of the estimate, one of "+strings.Join(estimate.Formats(), ", ")+".").Default(estimate.FormatText).StringVar(&f.format)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }

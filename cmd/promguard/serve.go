@@ -59,7 +59,7 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	var f serveFlags
 	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
 	f.upstreams.register(c)
-	c.Flag("upstream.wait", "How long to wait at the start for the upstream server to answer, and end without; 0s starts without it.").Default("0s").DurationVar(&f.upstreamWait)
+	c.Flag("upstream.wait", "How long to wait at the start for the upstream server to answer before giving up; 0s starts without waiting.").Default("0s").DurationVar(&f.upstreamWait)
 	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)

@@ -175,7 +175,7 @@ func insteadOf(res *http.Response, text []byte, err error) string {
 	case res.StatusCode/100 == 3:
 		return fmt.Sprintf(": it redirects to %q, which is not followed: give the URL that answers", res.Header.Get("Location"))
 	case strings.HasPrefix(start, "<"):
-		return ", and a web page is no answer of Prometheus's API: " + root
+		return ", and a web page is not an answer of Prometheus's API: " + root
 	case res.StatusCode == http.StatusNotFound:
 		return ", and no answer of Prometheus's API: " + root
 	case res.StatusCode/100 != 2 && start != "":

@@ -262,7 +262,7 @@ func TestWhatIsNoAnswerSaysWhatItIsAndWhatToDo(t *testing.T) {
 		server transport
 		want   string
 	}{
-		{always(200, "<html>log in"), `200 OK, and a web page is no answer of Prometheus's API: is the URL the root of the server`},
+		{always(200, "<html>log in"), `200 OK, and a web page is not an answer of Prometheus's API: is the URL the root of the server`},
 		{always(404, "404 page not found"), `404 Not Found, and no answer of Prometheus's API: is the URL the root of the server`},
 		{always(401, "Unauthorized"), `401 Unauthorized (credentials go into --prometheus.http-config.file)`},
 		{always(403, `{"status":"error","error":"no tenant"}`), `403 Forbidden: no tenant (credentials go into`},

@@ -174,7 +174,7 @@ func TestRequestsEndWhenTheirServerIsGone(t *testing.T) {
 		go func() { light <- ask(ctx, p, "/api/v1/labels?limit=10") }()
 		ended := <-heavy
 		require.Equal(t, http.StatusServiceUnavailable, ended.Code)
-		require.Contains(t, ended.Body.String(), "the upstream server did not answer (it answers no more)")
+		require.Contains(t, ended.Body.String(), "the upstream server did not answer (it no longer answers)")
 		require.Equal(t, "5", ended.Header().Get("Retry-After"))
 		require.Equal(t, http.StatusOK, (<-light).Code)
 		require.LessOrEqual(t, time.Since(begin), 15*time.Second, "two looks without an answer")

@@ -53,7 +53,7 @@ func (s *StepRounding) advise(e Evaluation, window time.Duration) stepAdvice {
 		because("is below the scrape interval of " + text(s.Interval) + ", so that steps repeat samples")
 		a.step = s.Interval
 	case e.Step < alignedBelow*s.Interval && e.Step%s.Interval != 0:
-		because("is no multiple of the scrape interval of " + text(s.Interval) + ", so that steps have more or fewer samples by turns")
+		because("is not a multiple of the scrape interval of " + text(s.Interval) + ", so that steps have more or fewer samples by turns")
 	}
 	if s.Points > 0 && e.steps() > s.Points {
 		because("makes " + strconv.Itoa(e.steps()) + " points, of which a panel shows about " + strconv.Itoa(s.Points))

@@ -19,7 +19,7 @@ func TestABetterStepIsNamed(t *testing.T) {
 	}{
 		"as it should be":            {"rate(up[1m])", 30 * time.Second, time.Hour, ""},
 		"below the interval":         {"up", 5 * time.Second, time.Hour, "a step of 5s is below the scrape interval of 15s, so that steps repeat samples; |Use a step of 15s"},
-		"no multiple":                {"up", 20 * time.Second, time.Hour, "a step of 20s is no multiple of the scrape interval of 15s, so that steps have more or fewer samples by turns; |Use a step of 30s"},
+		"no multiple":                {"up", 20 * time.Second, time.Hour, "a step of 20s is not a multiple of the scrape interval of 15s, so that steps have more or fewer samples by turns; |Use a step of 30s"},
 		"no multiple of a long one":  {"up", 200 * time.Second, time.Hour, ""},
 		"as many points as fit":      {"up", 15 * time.Second, 1999 * 15 * time.Second, ""},
 		"too many points":            {"up", 15 * time.Second, 24 * time.Hour, "makes 5761 points, of which a panel shows about 2000; |Use a step of 45s"},

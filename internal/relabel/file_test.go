@@ -89,7 +89,7 @@ func TestBadProfileFileIsToldByLineAndAllAtOnce(t *testing.T) {
 		"wrong type":         {rule("class: unused, source_labels: a, regex: b"), "cannot unmarshal"},
 		"both forms":         {rule("class: thin, regex: b, histograms: [h]"), "not both"},
 		"thin without class": {rule("class: bucket, histograms: [h], drop_le: [1], bounds: [1, 2]"), "has class thin"},
-		"no bounds":          {rule("class: thin, histograms: [h], drop_le: [1]"), "1 is none of the bounds"},
+		"no bounds":          {rule("class: thin, histograms: [h], drop_le: [1]"), "1 is not one of the bounds"},
 		"top bound":          {rule("class: thin, histograms: [h], drop_le: [2], bounds: [1, 2]"), "2 is the largest finite bound"},
 		"infinite bound":     {rule("class: thin, histograms: [h], drop_le: [1], bounds: [1, .inf]"), "finite"},
 		"bounds descend":     {rule("class: thin, histograms: [h], drop_le: [2], bounds: [2, 1]"), "ascend"},

@@ -92,7 +92,7 @@ func (r Rule) validateThinning() []error {
 	for _, b := range t.Drop {
 		switch i := slices.Index(t.Bounds, b); {
 		case i < 0:
-			fail("drop_le: %g is none of the bounds", b)
+			fail("drop_le: %g is not one of the bounds", b)
 		case i == len(t.Bounds)-1:
 			fail("drop_le: %g is the largest finite bound, which is what quantiles above it return", b)
 		}

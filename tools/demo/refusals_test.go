@@ -42,7 +42,7 @@ func TestWhatCannotWorkIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"no series", []string{"--series=0"}, "a cluster needs at least 1 series, got 0"},
 		{"no binaries", []string{"--bin=" + empty}, "stat " + empty + "/prometheus: no such file or directory; make prometheus builds it, --bin names another directory"},
 		{"no exposition", []string{"--exposition=" + dir + "/missing"}, "--exposition: stat " + dir + "/missing: no such file or directory"},
-		{"noise", []string{"--exposition=" + noise}, "--exposition: " + noise + " is no exposition in the text format: after 1 samples: "},
+		{"noise", []string{"--exposition=" + noise}, "--exposition: " + noise + " is not an exposition in the text format: after 1 samples: "},
 		{"empty directory", []string{"--exposition=" + empty}, "--exposition: " + empty + " has no *.prom files"},
 		{"port in use", []string{"--proxy.port=" + port}, "port " + port + " is in use; stop what uses it, or name another one with --proxy.port"},
 		{"no port", []string{"--telemetry.port=70000"}, "--telemetry.port must be from 1 to 65535, got 70000"},

@@ -59,7 +59,7 @@ func newSource(c config) (source, error) {
 	for _, path := range files {
 		n, err := countSamples(path)
 		if err != nil {
-			return source{}, fmt.Errorf("--exposition: %s is no exposition in the text format: %w", path, err)
+			return source{}, fmt.Errorf("--exposition: %s is not an exposition in the text format: %w", path, err)
 		}
 		name := strings.TrimSuffix(filepath.Base(path), ".prom")
 		route := "/" + url.PathEscape(name) + "/metrics"

@@ -72,7 +72,7 @@ func (s *set) commitPinned(ctx context.Context, g *script) (upstream, newFiles s
 // commitPatches it leaves the files of the tree alone.
 func (s *set) commitBase(ctx context.Context, g *script, source string, u upstream) (upstream, newFiles string) {
 	if entries, err := os.ReadDir(source); g.err == nil && (err != nil || len(entries) == 0) {
-		g.err = fmt.Errorf("%s has no files: it is no module's source", source)
+		g.err = fmt.Errorf("%s has no files: it is not a module's source", source)
 	}
 	g.run(ctx, command{index: applyIndex, files: source}, "add", "--all", "--force", ".")
 	// The module's own workspace names modules that are not in its archive.

@@ -126,7 +126,7 @@ func (s *set) compile(ctx context.Context, t tree, flags string, o buildOptions)
 	if o.platform != "" {
 		system, arch, ok := strings.Cut(o.platform, "/")
 		if !ok {
-			return fmt.Errorf("%q is no platform: it should be like linux/arm64", o.platform)
+			return fmt.Errorf("%q is not a platform: it should be like linux/arm64", o.platform)
 		}
 		env = append(env, "GOOS="+system, "GOARCH="+arch)
 	}

@@ -93,7 +93,7 @@ func (t tree) checkCommitted(ctx context.Context) (upstream map[string]bool, now
 		err = fmt.Errorf("%s: HEAD does not descend from %s: check out the commit with your changes, or git rebase --onto %s OLDBASE",
 			t, newFilesRef, newFilesRef)
 	case merges != "":
-		err = fmt.Errorf("%s: a merge is no patch: %s\nmake the commits a row: git rebase %s",
+		err = fmt.Errorf("%s: a merge is not a patch: %s\nmake the commits a row: git rebase %s",
 			t, strings.Join(strings.Fields(merges), ", "), newFilesRef)
 	}
 	return upstream, now, err
@@ -192,7 +192,7 @@ func readNewFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file: a new file must be one", path)
+		return nil, fmt.Errorf("%s is not a regular file: a new file must be one", path)
 	}
 	return os.ReadFile(path) // Not nil if it is empty.
 }

@@ -75,7 +75,7 @@ func exists(path string) bool {
 
 func (t tree) checkMade() error {
 	if t.state() == (state{}) {
-		return fmt.Errorf("%s is no patched tree: apply the patches first", t)
+		return fmt.Errorf("%s is not a patched tree: apply the patches first", t)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (t tree) open(ctx context.Context) error {
 	if ours := ok && (made == (state{}) || exists(t.path(".git"))); !ours {
 		entries, err := os.ReadDir(string(t))
 		if len(entries) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-			return fmt.Errorf("%s is no patched tree: choose another directory, or remove it", t)
+			return fmt.Errorf("%s is not a patched tree: choose another directory, or remove it", t)
 		}
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(string(t)), 0o755), t.setState(state{}), os.RemoveAll(string(t)), os.MkdirAll(t.path(".git", "info"), 0o755)); err != nil {

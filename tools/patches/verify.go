@@ -116,7 +116,7 @@ func (s *set) checkTable() error {
 	}
 	for _, row := range listed {
 		if !slices.Contains(want, row) {
-			errs = append(errs, fmt.Errorf("README.md: the table says %q, which is no patch of the series", row))
+			errs = append(errs, fmt.Errorf("README.md: the table says %q, which is not a patch of the series", row))
 		}
 	}
 	if len(errs) == 0 && !slices.Equal(want, listed) {

@@ -90,7 +90,7 @@ func (b *Binary) Check(ctx context.Context) error {
 		return fmt.Errorf("binary %s: %s --version: %w: %s", b.Name, b.Path, err, first)
 	}
 	if !strings.HasPrefix(first, "prometheus, version ") {
-		return fmt.Errorf("binary %s: %s is no Prometheus; --version says %q", b.Name, b.Path, first)
+		return fmt.Errorf("binary %s: %s is not Prometheus; --version says %q", b.Name, b.Path, first)
 	}
 	b.Version = first
 	return nil

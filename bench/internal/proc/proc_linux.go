@@ -42,7 +42,7 @@ func CPUTime(pid int) (time.Duration, error) {
 type Memory struct {
 	RSS  int64 // now
 	Peak int64 // the most since the process began, or since ResetPeak
-	Anon int64 // the part of RSS that is no file's
+	Anon int64 // the part of RSS that is not a file's
 }
 
 // ReadMemory reads how much memory a process has. It is an error if the process

@@ -207,7 +207,7 @@ func (r *Report) Write(w io.Writer) {
 
 // leftOut counts what is not judged.
 func (r *Report) leftOut() string {
-	return fmt.Sprintf("%d malformed, %d redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries",
+	return fmt.Sprintf("%d malformed, %d redacted, cut or of other endpoints, %d evaluations of rules by the server itself, %d lines that are not entries",
 		r.Malformed, r.Skipped, r.Log.Rules, r.Log.Broken)
 }
 

@@ -38,7 +38,7 @@ func TestReportSaysWhoWouldBeRefusedAndWhy(t *testing.T) {
 	var b strings.Builder
 	r.Write(&b)
 	require.Equal(t, `7 requests: would refuse 4 (57 %), of which 1 were refused before; would warn 1 (14 %)
-not judged: 1 malformed, 3 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 1 lines that are no entries
+not judged: 1 malformed, 3 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 1 lines that are not entries
 
 LIMIT        ENFORCE  WARN  OBSERVE  FOR EXAMPLE
 range        3        0     0        a query that reads 2d of samples exceeds the 1d allowed, with ranges, subqueries, offsets and lookback

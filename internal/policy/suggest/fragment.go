@@ -52,7 +52,7 @@ func rewrite(text []byte, lines []Line, enforce bool) (rules *querylimit.Ruleset
 	}
 	c, err := config.Parse(policy)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the suggestion is no policy: %w", err)
+		return nil, nil, fmt.Errorf("the suggestion is not a policy: %w", err)
 	}
 	fragment, err = marshal(&part)
 	return c.Rules, fragment, err

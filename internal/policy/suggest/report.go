@@ -18,7 +18,7 @@ func (e *Evidence) WriteEvidence(w io.Writer) {
 	fmt.Fprintf(w, "%d requests that were answered, from %s to %s, in hours that are %s together\n",
 		e.Requests, e.First.UTC().Format(time.DateTime), e.Last.UTC().Format(time.DateTime), durationText(e.period()))
 	if rest := e.LeftOut + e.Log.Rules + e.Log.Broken; rest > 0 {
-		fmt.Fprintf(w, "left out: %d not answered, malformed, redacted, cut, without a time or of other endpoints, %d evaluations of rules by the server itself, %d lines that are no entries\n",
+		fmt.Fprintf(w, "left out: %d not answered, malformed, redacted, cut, without a time or of other endpoints, %d evaluations of rules by the server itself, %d lines that are not entries\n",
 			e.LeftOut, e.Log.Rules, e.Log.Broken)
 	}
 	if e.partial {

@@ -33,7 +33,7 @@ func TestALimitIsWithdrawnThatRefusesWhatWasAnswered(t *testing.T) {
 	s.WriteForecast(&b)
 	require.Contains(t, b.String(), `
 checked: 2001 requests that were answered; none of them is newly refused or gets a shorter answer
-not checked: 0 not answered in full, 0 malformed, 0 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 0 lines that are no entries
+not checked: 0 not answered in full, 0 malformed, 0 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 0 lines that are not entries
 `)
 }
 

@@ -183,7 +183,7 @@ func (d *decoder) fraction(n *yaml.Node) float64 {
 			return v
 		}
 	}
-	d.errorf(n, "value %q is no share: use 0 to 1", n.Value)
+	d.errorf(n, "value %q is not a fraction: use 0 to 1", n.Value)
 	return 0
 }
 

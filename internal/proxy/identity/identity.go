@@ -97,7 +97,7 @@ func ParsePeer(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("peer %q is no network: use one such as 10.1.0.0/16, or an address", text)
+		return p, fmt.Errorf("peer %q is not a network: use one such as 10.1.0.0/16, or an address", text)
 	}
 	if p.Addr().Is4In6() {
 		return p, fmt.Errorf("peer %q is of IPv4 and written as of IPv6: use one such as 10.1.0.0/16", text)
@@ -112,7 +112,7 @@ func ParsePeer(text string) (netip.Prefix, error) {
 func ValidateHeader(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	if name == "" || strings.Trim(name, allowed) != "" {
-		return fmt.Errorf("header %q is no name of a header: use one such as %s", name, DefaultTenantHeader)
+		return fmt.Errorf("header %q is not the name of a header: use one such as %s", name, DefaultTenantHeader)
 	}
 	name = http.CanonicalHeaderKey(name)
 	if slices.Contains(taken, name) || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-Forwarded-") {

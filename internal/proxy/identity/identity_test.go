@@ -106,7 +106,7 @@ func TestPeerIsANetworkOrAnAddress(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, p.String())
 	}
-	for text, want := range map[string]string{"": "is no network", "grafana": "is no network", "10.1.2.3/16": "use 10.1.0.0/16", "10.0.0.0/33": "is no network", "::ffff:10.0.0.0/104": "written as of IPv6"} {
+	for text, want := range map[string]string{"": "is not a network", "grafana": "is not a network", "10.1.2.3/16": "use 10.1.0.0/16", "10.0.0.0/33": "is not a network", "::ffff:10.0.0.0/104": "written as of IPv6"} {
 		_, err := ParsePeer(text)
 		require.ErrorContains(t, err, want)
 	}

@@ -272,7 +272,7 @@ func (f *field) text(into *string) error {
 		return f.wrongType()
 	}
 	if !utf8.Valid(f.bytes) {
-		return fmt.Errorf("field %d is no UTF-8", f.number)
+		return fmt.Errorf("field %d is not UTF-8", f.number)
 	}
 	*into = string(f.bytes)
 	return nil

@@ -157,7 +157,7 @@ func TestWhatCouldBeReadInTwoWaysOrIsTooMuchIsRefused(t *testing.T) {
 		"no name":                   {message(1, message(3, message(3, []byte("a")))), "without a label name"},
 		"an unknown type":           {message(1, message(3, number(1, 4), message(2, []byte("a")))), "unknown type 4"},
 		"a type beyond int32":       {message(1, message(3, number(1, 1<<33), message(2, []byte("a")))), "unknown type 8589934592"},
-		"no UTF-8":                  {message(1, message(3, message(2, []byte("a\xff")))), "no UTF-8"},
+		"no UTF-8":                  {message(1, message(3, message(2, []byte("a\xff")))), "not UTF-8"},
 		"a group":                   {append(protowire.AppendTag(nil, 1, protowire.StartGroupType), protowire.AppendTag(nil, 1, protowire.EndGroupType)...), "is a group"},
 		"a number for a message":    {number(1, 7), "wire type 0"},
 		"a message for a number":    {message(1, message(1, up)), "wire type 2"},

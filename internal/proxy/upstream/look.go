@@ -80,7 +80,7 @@ func (p *Pool) check(ctx context.Context, s *Server) error {
 const goneAfter = 2
 
 // ErrGone ends what waits for a server that is gone.
-var ErrGone = errors.New("it answers no more")
+var ErrGone = errors.New("it no longer answers")
 
 // answered notes whether a look had an answer. What waits for a server that is gone
 // ends if there is another: if none answers, that may be the fault of promguard.

@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer, servers []*Server) *metrics {
 		preferred: vec("promguard_upstream_preferred", "1 for the upstream server that reads go to, else 0.", "server"),
 		missing:   vec("promguard_upstream_missing_seconds", "Samples that an upstream server misses of those that another has, as the time in which that takes them in, if the two are compared.", "server"),
 		probed:    vec("promguard_upstream_probed", "1 if an upstream server has told what it is, else 0.", "server"),
-		mismatch:  vec("promguard_upstream_mismatch", "1 if an upstream server is in this not what promguard takes it for, else 0.", "server", "mismatch"),
+		mismatch:  vec("promguard_upstream_mismatch", "1 if an upstream server differs in this from what promguard takes it for, else 0.", "server", "mismatch"),
 	}
 	reg.MustRegister(m.up, m.lookback, m.subqueryStep, m.switches, m.state, m.preferred, m.missing, m.probed, m.mismatch)
 	for i, s := range servers {

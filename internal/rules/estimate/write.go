@@ -57,7 +57,7 @@ func (e *Estimate) writeCSV(w io.Writer) error {
 func (e *Estimate) writeText(w io.Writer) error {
 	var b strings.Builder
 	if e.AlreadyDropped > 0 {
-		fmt.Fprintf(&b, "%d SERIES ARE DROPPED ALREADY, by drop rules or metric_relabel_configs of the server: they are not there to be counted, and below is what would go besides.\n\n", e.AlreadyDropped)
+		fmt.Fprintf(&b, "%d SERIES ARE DROPPED ALREADY, by drop rules or metric_relabel_configs of the server: they cannot be counted, and below is what would go in addition.\n\n", e.AlreadyDropped)
 	}
 	fmt.Fprintf(&b, "Profile %s on %s:\n\n", e.Profile, e.Source)
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)

@@ -85,5 +85,5 @@ func TestSeriesThatCouldNotBeReadAreAnError(t *testing.T) {
 	require.ErrorContains(t, err, "query timed out")
 	answers["/api/v1/metadata"] = `<html>`
 	_, err = ReadLive(context.Background(), testServer(t, answers), all)
-	require.ErrorContains(t, err, "/api/v1/metadata: 200 OK, and a web page is no answer")
+	require.ErrorContains(t, err, "/api/v1/metadata: 200 OK, and a web page is not an answer")
 }

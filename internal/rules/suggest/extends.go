@@ -96,7 +96,7 @@ func (f inForce) warning(base relabel.Profile) string {
 	case len(f.names) > 1:
 		return fmt.Sprintf("NOT KNOWN is which drop rules the server runs: it has metrics of servers with %q. For each, %s. Suggest with --extends=PROFILE.", f.names, brings)
 	case f.builtin.Name == "":
-		return fmt.Sprintf("The server runs the drop rules %q, which are no built-in profile of this build: %s. Put the rules below into its file.", f.names[0], brings)
+		return fmt.Sprintf("The server runs the drop rules %q, which are not a built-in profile of this build: %s. Put the rules below into its file.", f.names[0], brings)
 	case f.builtin.Name != base.Name:
 		return fmt.Sprintf("The server runs the profile %s, which this file does not extend: %s.", f.builtin.Name, brings)
 	}

@@ -329,9 +329,9 @@ func TestFileForALiveServerExtendsTheProfileThatTheServerRuns(t *testing.T) {
 	own := recommended
 	own.Rules = own.Rules[1:]
 	for what, text := range map[string]string{
-		"no built-in profile of this build": live(nil, shown(own, "a")...),
-		"metrics of servers with":           live(nil, append(shown(recommended, "a"), shown(minimal, "b")...)...),
-		"NOT KNOWN is which drop rules":     live(nil, shown(relabel.Profile{}, "a")...),
+		"not a built-in profile of this build": live(nil, shown(own, "a")...),
+		"metrics of servers with":              live(nil, append(shown(recommended, "a"), shown(minimal, "b")...)...),
+		"NOT KNOWN is which drop rules":        live(nil, shown(relabel.Profile{}, "a")...),
 	} {
 		require.Contains(t, text, what)
 		require.Contains(t, text, "brings back")

@@ -85,7 +85,7 @@ func (r *dropRules) load() error {
 	profile, err := relabel.ProfileByName(r.flag.source)
 	if err != nil {
 		if profile, err = relabel.LoadProfile(r.flag.source); err != nil {
-			return fmt.Errorf("--guard.drop-rules=%s is none of %s, and as a file: %w", r.flag.source, strings.Join(relabel.ProfileNames(), ", "), err)
+			return fmt.Errorf("--guard.drop-rules=%s is not one of %s, and as a file: %w", r.flag.source, strings.Join(relabel.ProfileNames(), ", "), err)
 		}
 	}
 	dropper, err := relabel.Compile(profile)
@@ -152,7 +152,7 @@ func (r *dropRules) named(profile, scrapeJob string) *relabel.Dropper {
 	}
 	if _, told := r.unknown[scrapeJob]; !told {
 		r.unknown[scrapeJob] = struct{}{}
-		r.logger.Warn("A target names drop rules that there are not, the default ones hold for it", "scrape_pool", scrapeJob, "named", profile, "err", err)
+		r.logger.Warn("A target names unknown drop rules, the default ones apply to it", "scrape_pool", scrapeJob, "named", profile, "err", err)
 	}
 	return r.inForce
 }

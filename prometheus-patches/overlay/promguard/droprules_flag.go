@@ -35,10 +35,10 @@ func (f *dropRulesFlag) Set(s string) error {
 			return nil // What is left may be a file of any name.
 		}
 		if !slices.Contains(receivePaths, path) {
-			return fmt.Errorf("%q: %q is none of %s", s, path, strings.Join(receivePaths, ", "))
+			return fmt.Errorf("%q: %q is not one of %s", s, path, strings.Join(receivePaths, ", "))
 		}
 		if !slices.Contains(relabel.ProfileNames(), profile) {
-			return fmt.Errorf("%q: %s=%s is none of %s", s, path, profile, strings.Join(relabel.ProfileNames(), ", "))
+			return fmt.Errorf("%q: %s=%s is not one of %s", s, path, profile, strings.Join(relabel.ProfileNames(), ", "))
 		}
 		if _, twice := f.received[path]; twice {
 			return fmt.Errorf("%q: %s is there twice", s, path)

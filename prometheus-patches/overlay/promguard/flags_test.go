@@ -63,8 +63,8 @@ func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 		"guard.response-max-bytes=1e3":           `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
 		"guard.read-memory-budget=1KB":           `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
 		"guard.read-memory-budget=16777215":      `is less than 16MiB`,
-		"guard.drop-rules=off,federate=off":      `--guard.drop-rules: "off,federate=off": "federate" is none of remote-write, otlp`,
-		"guard.drop-rules=off,otlp=rules.yml":    `"off,otlp=rules.yml": otlp=rules.yml is none of minimal, recommended, aggressive, off`,
+		"guard.drop-rules=off,federate=off":      `--guard.drop-rules: "off,federate=off": "federate" is not one of remote-write, otlp`,
+		"guard.drop-rules=off,otlp=rules.yml":    `"off,otlp=rules.yml": otlp=rules.yml is not one of minimal, recommended, aggressive, off`,
 		"guard.drop-rules=off,otlp=off,otlp=off": `otlp is there twice`,
 	} {
 		_, _, err := parse(t, "--"+flag)
@@ -163,7 +163,7 @@ func TestAMistypedFlagOfPromguardsIsToldInOneLineWithTheOneThatWasMeant(t *testi
 		"--guard-api-timeout=10s":    "unknown long flag '--guard-api-timeout', did you mean --guard.api-timeout?",
 		"--guard.api-timeout":        "expected argument for flag '--guard.api-timeout'",
 		"--guard.api-timeout=soon":   `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
-		"--guard.drop-rules=a,b=off": `--guard.drop-rules: "a,b=off": "b" is none of remote-write, otlp`,
+		"--guard.drop-rules=a,b=off": `--guard.drop-rules: "a,b=off": "b" is not one of remote-write, otlp`,
 		"--config.fil=x":             "", // Upstream's, and so is what it says.
 	} {
 		_, a, err := parse(t, args)

@@ -14,7 +14,7 @@ import (
 )
 
 // CheckDropRules returns an error if the scrape config gives its targets drop rules
-// that there are not, as far as that can be told without the targets.
+// that are unknown, as far as that can be told without the targets.
 func CheckDropRules(c *config.ScrapeConfig) error {
 	for _, r := range c.RelabelConfigs {
 		if r.TargetLabel != dropRulesLabel || r.Action != promrelabel.Replace || strings.Contains(r.Replacement, "$") {
@@ -32,7 +32,7 @@ func CheckDropRules(c *config.ScrapeConfig) error {
 	return nil
 }
 
-// CheckDropRulesOf returns an error if a target has drop rules that there are not.
+// CheckDropRulesOf returns an error if a target has unknown drop rules.
 func CheckDropRulesOf(targets []*Target, c *config.ScrapeConfig) error {
 	for _, t := range targets {
 		if err := checkDropRules(t.GetValue(dropRulesLabel)); err != nil {
@@ -48,5 +48,5 @@ func checkDropRules(profile string) error {
 	if profile == "" || slices.Contains(relabel.ProfileNames(), profile) {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is none of %s", dropRulesLabel, profile, strings.Join(relabel.ProfileNames(), ", "))
+	return fmt.Errorf("%s: %q is not one of %s", dropRulesLabel, profile, strings.Join(relabel.ProfileNames(), ", "))
 }

@@ -18,12 +18,12 @@ func TestDropRulesThatThereAreNotAreFoundInAConfiguration(t *testing.T) {
 		`relabel_configs: [{target_label: __promguard_drop_rules__, replacement: aggressive}]`:                                                               "",
 		`relabel_configs: [{target_label: __promguard_drop_rules__, replacement: ""}]`:                                                                       "",
 		`relabel_configs: [{target_label: __promguard_drop_rules__, source_labels: [a], replacement: "$1"}]`:                                                 "",
-		`relabel_configs: [{target_label: __promguard_drop_rules__, source_labels: [a], regex: b, replacement: "no"}]`:                                       `relabel_configs of scrape config "a": __promguard_drop_rules__: "no" is none of minimal, recommended, aggressive, off`,
+		`relabel_configs: [{target_label: __promguard_drop_rules__, source_labels: [a], regex: b, replacement: "no"}]`:                                       `relabel_configs of scrape config "a": __promguard_drop_rules__: "no" is not one of minimal, recommended, aggressive, off`,
 		`relabel_configs: [{target_label: other, replacement: "no"}]`:                                                                                        "",
 		`metric_relabel_configs: [{target_label: __promguard_drop_rules__, replacement: "off"}]`:                                                             `metric_relabel_configs of scrape config "a": __promguard_drop_rules__ is a label of targets: it belongs in relabel_configs`,
 		`static_configs: [{targets: ["x:1"], labels: {__promguard_drop_rules__: minimal}}]`:                                                                  "",
-		`static_configs: [{targets: ["x:1"], labels: {__promguard_drop_rules__: None}}]`:                                                                     `target x:1 of scrape config "a": __promguard_drop_rules__: "None" is none of`,
-		`{static_configs: [{targets: ["x:1"], labels: {rules: None}}], relabel_configs: [{source_labels: [rules], target_label: __promguard_drop_rules__}]}`: `"None" is none of`,
+		`static_configs: [{targets: ["x:1"], labels: {__promguard_drop_rules__: None}}]`:                                                                     `target x:1 of scrape config "a": __promguard_drop_rules__: "None" is not one of`,
+		`{static_configs: [{targets: ["x:1"], labels: {rules: None}}], relabel_configs: [{source_labels: [rules], target_label: __promguard_drop_rules__}]}`: `"None" is not one of`,
 		`{static_configs: [{targets: ["x:1"], labels: {__promguard_drop_rules__: None}}], relabel_configs: [{action: labeldrop, regex: __promguard.*}]}`:     "",
 	} {
 		if config[0] == '{' {

@@ -277,7 +277,7 @@ func linkFiles(from, to string) error {
 		case e.IsDir():
 			return os.MkdirAll(linked, 0o777)
 		case !e.Type().IsRegular():
-			return fmt.Errorf("%s is no file", path)
+			return fmt.Errorf("%s is not a file", path)
 		case info.Size() == 0:
 			return os.WriteFile(linked, nil, 0o666)
 		default:

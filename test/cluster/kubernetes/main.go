@@ -53,7 +53,7 @@ func main() {
 	}
 	command, ok := parts[part]
 	if !ok {
-		fail(part + " is no part of the cluster")
+		fail(part + " is not a part of the cluster")
 	}
 	os.Exit(cli.Run(command()))
 }

@@ -30,20 +30,20 @@ func TestLimitIsAFactorASizeOrOff(t *testing.T) {
 
 func TestLimitThatMakesNoSenseIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "is none of: off, a factor such as 2.5, a size such as 4GiB or 512MiB",
-		"much":          "is none of",
-		"4GB":           "is none of",
+		"":              "must be off, a factor such as 2.5, a size such as 4GiB or 512MiB",
+		"much":          "must be off",
+		"4GB":           "must be off",
 		"0":             "the factor must be greater than 1 and at most 1000, got 0",
 		"1":             "the factor must be greater than 1",
 		"-2":            "the factor must be greater than 1",
 		"NaN":           "the factor must be greater than 1",
 		"Inf":           "the factor must be greater than 1",
-		"GiB":           `"GiB" is no size such as 4GiB`,
-		"-1GiB":         "is no size",
-		"NaNMiB":        "is no size",
-		"0MiB":          "is no size",
-		"1e30GiB":       "is no size",
-		"4GiB and more": "is none of",
+		"GiB":           `"GiB" is not a size such as 4GiB`,
+		"-1GiB":         "is not a size",
+		"NaNMiB":        "is not a size",
+		"0MiB":          "is not a size",
+		"1e30GiB":       "is not a size",
+		"4GiB and more": "must be off",
 	} {
 		_, err := ParseSpec(text)
 		require.ErrorContains(t, err, want, text)

@@ -36,14 +36,14 @@ func ParseSpec(s string) (Spec, error) {
 		}
 		v, err := strconv.ParseFloat(number, 64)
 		if err != nil || !(v*float64(u.bytes) >= 1 && v*float64(u.bytes) < 1<<62) {
-			return Spec{}, fmt.Errorf("%q is no size such as 4GiB", s)
+			return Spec{}, fmt.Errorf("%q is not a size such as 4GiB", s)
 		}
 		return Spec{Bytes: int64(v * float64(u.bytes))}, nil
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	switch {
 	case err != nil:
-		return Spec{}, fmt.Errorf("%q is none of: off, a factor such as 2.5, a size such as 4GiB or 512MiB", s)
+		return Spec{}, fmt.Errorf("%q must be off, a factor such as 2.5, a size such as 4GiB or 512MiB", s)
 	case !(v > 1 && v <= 1000):
 		return Spec{}, fmt.Errorf("the factor must be greater than 1 and at most 1000, got %s", s)
 	}

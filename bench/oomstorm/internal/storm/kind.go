@@ -110,7 +110,7 @@ func Find(name string) (Kind, error) {
 	for _, k := range Kinds {
 		names = append(names, k.Name)
 	}
-	return Kind{}, fmt.Errorf("%q is no kind of request; there are %s", name, strings.Join(names, ", "))
+	return Kind{}, fmt.Errorf("%q is not a kind of request; there are %s", name, strings.Join(names, ", "))
 }
 
 // Mix is the weights of kinds by name.

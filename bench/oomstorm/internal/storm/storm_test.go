@@ -51,7 +51,7 @@ func TestMixThatMakesNoSenseIsRefused(t *testing.T) {
 		"":                        `"" is not KIND=WEIGHT`,
 		"series":                  `"series" is not KIND=WEIGHT`,
 		"series=1,":               `"" is not KIND=WEIGHT`,
-		"serie=1":                 `"serie" is no kind of request; there are series, series2, label-values,`,
+		"serie=1":                 `"serie" is not a kind of request; there are series, series2, label-values,`,
 		"series=-1":               "the weight of series must be a whole number from 0 to 1000000",
 		"series=1.5":              "the weight of series must be a whole number",
 		"series=9999999999999999": "the weight of series must be a whole number",

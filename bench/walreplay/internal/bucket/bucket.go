@@ -164,7 +164,7 @@ var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z
 // CheckName returns an error if a name cannot be used.
 func CheckName(name string) error {
 	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%q is no name for something in a bucket: use letters, digits, '.', '_' and '-', and '/' between such", name)
+		return fmt.Errorf("%q is not a name for an object in a bucket: use letters, digits, '.', '_' and '-', and '/' between such", name)
 	}
 	return nil
 }

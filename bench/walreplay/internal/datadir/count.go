@@ -93,7 +93,7 @@ func (d *Dir) Count(ctx context.Context, p *progress.Line) (Contents, error) {
 		c.Segments++
 	}
 	if c.Records == 0 && c.Corruption != nil {
-		return Contents{}, fmt.Errorf("%s is no WAL that can be read: %w", d.wal, c.Corruption)
+		return Contents{}, fmt.Errorf("%s is not a readable WAL: %w", d.wal, c.Corruption)
 	}
 	return c.Contents, nil
 }

@@ -126,7 +126,7 @@ func TestFilesThatAreNoLogAreRefused(t *testing.T) {
 	d, err := Open(dir)
 	require.NoError(t, err)
 	_, err = d.Count(t.Context(), nil)
-	require.ErrorContains(t, err, dir+" is no WAL that can be read: ")
+	require.ErrorContains(t, err, dir+" is not a readable WAL: ")
 }
 
 func TestCorruptionEndsTheCountAndIsTold(t *testing.T) {

@@ -78,7 +78,7 @@ func ParseManifest(text []byte) (*Manifest, error) {
 		sum, err := hex.DecodeString(f.SHA256)
 		switch {
 		case !filepath.IsLocal(filepath.FromSlash(f.Path)) || filepath.ToSlash(filepath.Clean(f.Path)) != f.Path || !isReplayed(root) || seen[f.Path]:
-			return nil, fmt.Errorf("%s names %q, which is no file of a recording", ManifestName, f.Path)
+			return nil, fmt.Errorf("%s names %q, which is not a file of a recording", ManifestName, f.Path)
 		case f.Size < 0 || err != nil || len(sum) != sha256.Size:
 			return nil, fmt.Errorf("%s has no right size and sum of %s", ManifestName, f.Path)
 		}

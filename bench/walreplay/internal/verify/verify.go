@@ -341,7 +341,7 @@ func get(ctx context.Context, h Head, path string, query url.Values, data func(*
 // envelope reads {"status":"success","data":...} to its end.
 func envelope(dec *json.Decoder, data func(*json.Decoder) error) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return errors.Join(errors.New("this is no answer of the API"), err)
+		return errors.Join(errors.New("this is not an answer of the API"), err)
 	}
 	found := false
 	for dec.More() {

@@ -232,7 +232,7 @@ func TestAnswersOfTheAPIAreReadToTheirData(t *testing.T) {
 		{`{"status":"success","data":["a","b"]}`, ""},
 		{`{"status":"success","warnings":["w",{"x":[1]}],"data":["a","b"],"infos":[]}`, ""},
 		{`{"status":"success"}`, "the answer has no data"},
-		{`[]`, "this is no answer of the API"},
+		{`[]`, "this is not an answer of the API"},
 		{`{"status":"success","data":["a"`, "EOF"},
 	} {
 		var got []string

@@ -51,7 +51,7 @@ func (h *Handlers) stop(w http.ResponseWriter, r *http.Request) {
 	text := route.Param(r.Context(), "id")
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("Give an id from GET %s/queries: %q is no number", statusRoute, text)})
+		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("Give an id from GET %s/queries: %q is not a number", statusRoute, text)})
 		return
 	}
 	status, done, ok := h.table.Stop(id, &reads.Stop{Reason: reads.ReasonOperator, Text: "an operator stopped this request"})
