@@ -136,7 +136,7 @@ func TestContributorsAreToldOfFilesAndTargetsThatExist(t *testing.T) {
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"} {
 		text := page(t, name)
 		for _, words := range made.FindAllStringSubmatch(text, -1) {
-			for _, target := range strings.FieldsSeq(words[1]) {
+			for target := range strings.FieldsSeq(words[1]) {
 				require.Contains(t, targets, target, "%s says make %s", name, target)
 				found++
 			}
