@@ -188,8 +188,8 @@ func TestQueriesNameTheMetricsOfTheListAndNoOthers(t *testing.T) {
 // would not see them. Its labels and those of the rules are the ones grouped by.
 func TestDroppedSeriesAreReadAsTheyAreCounted(t *testing.T) {
 	own := map[string][]string{
-		"promguard_drop_rule_info":                  {"profile", "rule", "class"},
-		"promguard_drop_rules_dropped_series_total": {"profile", "rule", "scrape_job"},
+		"prometheus_guard_drop_rule_info":                  {"profile", "rule", "class"},
+		"prometheus_guard_drop_rules_dropped_series_total": {"profile", "rule", "scrape_job"},
 	}
 	read := map[string]bool{}
 	for _, e := range expressions(t) {

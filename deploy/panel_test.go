@@ -135,9 +135,9 @@ func TestPanelsSayWhatIs(t *testing.T) {
 		},
 		{
 			"both servers drop the same series", "promguard-drop-rules.json: Series dropped",
-			`promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="x"} 10x30
-			promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="y"} 5x30
-			promguard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="b", profile="p", rule="r", scrape_job="x"} 9x30`,
+			`prometheus_guard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="x"} 10x30
+			prometheus_guard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="a", profile="p", rule="r", scrape_job="y"} 5x30
+			prometheus_guard_drop_rules_dropped_series_total{job="prometheus-k8s", instance="b", profile="p", rule="r", scrape_job="x"} 9x30`,
 			map[string]float64{`{profile="p", rule="r"}`: 15},
 		},
 		{

@@ -215,27 +215,3 @@ func TestABetterStepIsNamedInTheAnswer(t *testing.T) {
 	out, _ := run(t, "explain", "up", "--start=1d", "--step=20s")
 	require.Regexp(t, `(?m)^step_rounding +off +20s +45s +exceeded$`, out)
 }
-
-func TestTheCacheGivesWhatTheServerGave(t *testing.T) {
-	p := prometheus(t, clusterData(t), emptyConfig)
-	g, file := guardWith(t, p, "cache: {max_bytes: 10485760, ttl: 1h}\n")
-	paths := []string{"labels", "label/job/values", "label/__name__/values?limit=1000000", "metadata", "status/buildinfo"}
-	for _, path := range paths {
-		direct := get(t, p.url+"/api/v1/"+path)
-		for _, age := range []bool{false, true, true} {
-			a := get(t, g.url+"/api/v1/"+path)
-			require.Equal(t, direct.code, a.code, path)
-			require.Equal(t, direct.body, a.body, path)
-			require.Equal(t, age, a.header.Get("Age") != "", path)
-		}
-	}
-	require.InDelta(t, 2*len(paths), metric(t, g.telemetry, "promguard_cache_requests_total", map[string]string{"result": "hit"}), 0)
-	// What the server has truncated, and its errors, are asked for again.
-	for range 2 {
-		require.Empty(t, get(t, g.url+"/api/v1/label/__name__/values?limit=2").header.Get("Age"))
-		require.Empty(t, get(t, g.url+"/api/v1/labels?match[]="+url.QueryEscape(`{job=`)).header.Get("Age"))
-	}
-	require.NoError(t, os.WriteFile(file, []byte("cache: {max_bytes: 10485760, ttl: 30m}\n"), 0o600))
-	require.Equal(t, http.StatusOK, post(t, g.telemetry+"/-/reload", "").code)
-	require.Empty(t, get(t, g.url+"/api/v1/labels").header.Get("Age"), "a reload empties it")
-}

@@ -149,7 +149,7 @@ func TestReadEndsAtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
 func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"endpoint": endpoint, "reason": reason}) > 0
+		return metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": endpoint, "reason": reason}) > 0
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
@@ -158,7 +158,7 @@ func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 	p := clusterServer(t, "--guard.metadata-max-results=off")
 	g := guard(t, p)
 	inFlight := func() float64 {
-		return metric(t, p.url, "promguard_api_requests_in_flight", nil)
+		return metric(t, p.url, "prometheus_guard_api_requests_in_flight", nil)
 	}
 	// Selective enough for the guard, and still most of the cluster.
 	const jobs = `{job=~"kubelet|apiserver|kube-state-metrics|node-exporter"}`

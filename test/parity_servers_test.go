@@ -33,7 +33,7 @@ var guardOff = map[string]string{
 	"guard.query-concurrency":     "off",
 	"guard.query-text-limits":     "off",
 	"guard.queue-timeout":         "10s", // Without a pool or a budget nothing waits.
-	"guard.read-concurrency":      "off",
+	"guard.bulk-concurrency":      "off",
 	"guard.read-memory-budget":    "off",
 	"guard.read-procs":            "off",
 	"guard.response-max-bytes":    "off",

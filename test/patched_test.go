@@ -49,7 +49,7 @@ func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {
 	for flag, during := range map[string]float64{"1": 1, "64": 3} {
 		t.Run(flag, func(t *testing.T) {
 			p := prometheus(t, clusterData(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag)
-			require.Equal(t, during, metric(t, p.url, "promguard_wal_replay_gomaxprocs", nil))
+			require.Equal(t, during, metric(t, p.url, "prometheus_guard_wal_replay_gomaxprocs", nil))
 			require.Contains(t, runtimeInfo(p), `"GOMAXPROCS":3`)
 			require.GreaterOrEqual(t, metric(t, p.url, "prometheus_tsdb_head_series", nil), float64(clusterSeries))
 			require.Equal(t, flag == "1", strings.Contains(p.out.String(), "WAL replay uses fewer processors"))
@@ -102,11 +102,11 @@ scrape_configs:
 			require.Eventually(t, func() bool { return series("kubernetes_build_info") == 1 }, 20*time.Second, 200*time.Millisecond)
 			require.Equal(t, wantFeatures, series("kubernetes_feature_enabled"))
 			if flag == "off" {
-				require.NotContains(t, get(t, p.url+"/metrics").body, "promguard_drop_rule")
+				require.NotContains(t, get(t, p.url+"/metrics").body, "prometheus_guard_drop_rule")
 				require.NotContains(t, get(t, p.url+"/api/v1/targets").body, "drop_rules")
 				return
 			}
-			require.Equal(t, 2.0, metric(t, p.url, "promguard_drop_rules_dropped_series_total",
+			require.Equal(t, 2.0, metric(t, p.url, "prometheus_guard_drop_rules_dropped_series_total",
 				map[string]string{"profile": "minimal", "rule": "kubernetes-feature-gates", "scrape_job": "apiserver"}))
 		})
 	}
@@ -166,11 +166,11 @@ scrape_configs:
 	require.Equal(t, http.StatusOK, reload())
 	dropped := map[string]string{"profile": "own", "rule": "drop-late", "scrape_job": "judged"}
 	require.Eventually(t, func() bool {
-		return metric(t, p.url, "promguard_drop_rules_dropped_series_total", dropped) == 1 &&
+		return metric(t, p.url, "prometheus_guard_drop_rules_dropped_series_total", dropped) == 1 &&
 			strings.Contains(jobs("unread"), all)
 	}, 20*time.Second, 200*time.Millisecond)
-	require.Equal(t, 1.0, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"profile": "own", "rule": "drop-late", "class": "unused"}))
-	require.Zero(t, metric(t, p.url, "promguard_drop_rule_info", map[string]string{"rule": "drop-unread"}))
+	require.Equal(t, 1.0, metric(t, p.url, "prometheus_guard_drop_rule_info", map[string]string{"profile": "own", "rule": "drop-late", "class": "unused"}))
+	require.Zero(t, metric(t, p.url, "prometheus_guard_drop_rule_info", map[string]string{"rule": "drop-unread"}))
 
 	write("renamed", "late")
 	require.Equal(t, http.StatusOK, reload())

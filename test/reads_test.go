@@ -128,12 +128,12 @@ func TestListsAreTruncatedWithAWarningAndStayValid(t *testing.T) {
 		require.Len(t, e.Warnings, 1)
 		require.Contains(t, e.Warnings[0], "--guard.metadata-max-results")
 	}
-	require.Equal(t, 2.0, metric(t, s.url, "promguard_api_responses_truncated_total", nil))
+	require.Equal(t, 2.0, metric(t, s.url, "prometheus_guard_api_responses_truncated_total", nil))
 
 	e := envelopeOf(t, get(t, s.url+"/api/v1/series?limit=7&"+everything))
 	require.Equal(t, []string{"results truncated due to limit"}, e.Warnings, "limit= is honoured as upstream does")
 	require.Len(t, seriesIn(t, e), 7)
-	require.Equal(t, 2.0, metric(t, s.url, "promguard_api_responses_truncated_total", nil), "limit= is no limit of the server")
+	require.Equal(t, 2.0, metric(t, s.url, "prometheus_guard_api_responses_truncated_total", nil), "limit= is no limit of the server")
 }
 
 // seriesIn returns the series of an answer of /series, as text, and fails if one
@@ -182,8 +182,8 @@ func TestAnswerThatIsTooLargeIsRefusedAndSmallOnesPass(t *testing.T) {
 	requireRefusal(t, get(t, s.url+api+"/query?query=kube_pod_info"), http.StatusUnprocessableEntity, "execution", "--guard.response-max-bytes=10240")
 	a := get(t, s.url+api+"/query?query="+url.QueryEscape("count(kube_pod_info)"))
 	require.Equal(t, http.StatusOK, a.code, a.body)
-	require.Equal(t, 5.0, metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"reason": "too_large"}))
-	require.Zero(t, metric(t, s.url, "promguard_read_memory_reserved_bytes", nil), "what is refused gives back what it had")
+	require.Equal(t, 5.0, metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"reason": "too_large"}))
+	require.Zero(t, metric(t, s.url, "prometheus_guard_read_memory_reserved_bytes", nil), "what is refused gives back what it had")
 }
 
 // TestClientsThatDoNotReadStopNothingElse has one server to which clients come
@@ -216,7 +216,7 @@ func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 		require.Equal(t, read.ReservedBytes, stopped.ReservedBytes)
 		require.True(t, stopped.Ended, "the read has not given back what it held")
 		require.Empty(t, runningReads(t, s))
-		require.Equal(t, 1.0, metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/series", "reason": "operator"}))
+		require.Equal(t, 1.0, metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/series", "reason": "operator"}))
 		requireBroken(t, conn)
 		requireRefusal(t, call(t, http.MethodDelete, fmt.Sprintf("%s%s/%d", s.url, guardQueries, read.ID)),
 			http.StatusNotFound, "not_found", "no request with id")
@@ -274,7 +274,7 @@ func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
 	_, err = fmt.Fprintf(conn, "GET /api/v1/series?%s HTTP/1.1\r\nHost: test\r\n\r\n", everything)
 	require.NoError(t, err)
 	slow := func() float64 {
-		return metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/series", "reason": "slow"})
+		return metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/series", "reason": "slow"})
 	}
 	require.Eventually(t, func() bool { return slow() == 1 }, 15*time.Second, 50*time.Millisecond)
 	t.Logf("cut off after %s", time.Since(begin))
@@ -359,7 +359,7 @@ func TestTextThatCostsTooMuchToParseIsRefused(t *testing.T) {
 			require.Less(t, len(a.body), 2<<10, "the refusal does not repeat the text")
 		})
 	}
-	require.Equal(t, 3.0, metric(t, s.url, "promguard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/query", "reason": "text"}))
+	require.Equal(t, 3.0, metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/query", "reason": "text"}))
 	long := "1" + strings.Repeat("+1", 1_000)
 	require.Equal(t, http.StatusOK, post(t, s.url+"/api/v1/query", url.Values{"query": {long}}.Encode()).code)
 }

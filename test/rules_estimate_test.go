@@ -138,7 +138,7 @@ func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
 	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
 	p := scrapingWith(t, filepath.Join(t.TempDir(), "data"), 6, "--guard.drop-rules="+rules)
 	for rule, want := range map[string]float64{"disks": 3, "queues": 2, "bounds": 1} {
-		require.InDelta(t, want, metric(t, p.url, "promguard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
+		require.InDelta(t, want, metric(t, p.url, "prometheus_guard_drop_rules_dropped_series_total", map[string]string{"rule": rule}), 0, rule)
 	}
 	// It has nothing left to count.
 	out, err := exec.Command(binary(t, "promguard"), "rules", "estimate", "--rules="+rules, "--prometheus.url="+p.url).CombinedOutput()
@@ -172,7 +172,7 @@ groups:
 	require.Contains(t, string(text), "# They drop 9 of 12 series")
 
 	with := scrapingWith(t, filepath.Join(dir, "with"), 3, "--guard.drop-rules="+suggested)
-	require.InDelta(t, 9, metric(t, with.url, "promguard_drop_rules_dropped_series_total", map[string]string{"profile": "suggested"}), 0)
+	require.InDelta(t, 9, metric(t, with.url, "prometheus_guard_drop_rules_dropped_series_total", map[string]string{"profile": "suggested"}), 0)
 	require.Contains(t, get(t, with.url+"/api/v1/query?query="+url.QueryEscape(`max(queue_age{queue="production"})`)).body, `"1"`)
 }
 
@@ -195,14 +195,14 @@ scrape_configs:
 `
 	drops := func(p *server) bool {
 		body := get(t, p.url+"/metrics").body
-		return strings.Contains(body, `promguard_drop_rules_dropped_series_total{`) && strings.Contains(body, `scrape_job="kubelet"`)
+		return strings.Contains(body, `prometheus_guard_drop_rules_dropped_series_total{`) && strings.Contains(body, `scrape_job="kubelet"`)
 	}
 	first := prometheus(t, filepath.Join(dir, "data"), config)
 	require.Eventually(t, func() bool { return drops(first) }, 20*time.Second, 100*time.Millisecond, "the profile drops nothing: %s", get(t, first.url+"/metrics").body)
 	self := config + "- job_name: self\n  static_configs: [{targets: [\"" + strings.TrimPrefix(first.url, "http://") + "\"]}]\n"
 	second := prometheus(t, filepath.Join(dir, "second"), self)
 	require.Eventually(t, func() bool {
-		return drops(second) && strings.Contains(get(t, second.url+"/api/v1/query?query=promguard_drop_rule_info").body, "recommended") &&
+		return drops(second) && strings.Contains(get(t, second.url+"/api/v1/query?query=prometheus_guard_drop_rule_info").body, "recommended") &&
 			strings.Contains(get(t, second.url+"/api/v1/query?query=disk_reads_total").body, "value")
 	}, 20*time.Second, 100*time.Millisecond)
 	out, err := exec.Command(binary(t, "promguard"), "rules", "suggest", "--rule-files="+rules, "--prometheus.url="+second.url, "--out="+suggested).CombinedOutput()

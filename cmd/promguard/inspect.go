@@ -32,7 +32,7 @@ type inspectFlags struct {
 
 func (f *inspectFlags) register(c *kingpin.CmdClause) {
 	c.Flag("upstream.url", "Root URL of a server to be put behind the guard, which is asked what it is. May be repeated.").StringsVar(&f.urls)
-	c.Flag("upstream.kind", "What the server is to be.").Default(string(proxy.KindPrometheus)).StringVar(&f.kind)
+	c.Flag("upstream.kind", "What the server is to be.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials, as for serve.").StringVar(&f.httpConfig)
 }
 
@@ -42,7 +42,7 @@ func (f *inspectFlags) inspect(files []string, w io.Writer) error {
 	if len(f.urls) == 0 {
 		return nil
 	}
-	kind, err := proxy.ParseKind(f.kind)
+	kind, err := upstream.ParseKind(f.kind)
 	if err != nil {
 		return cli.Misuse(fmt.Errorf("--upstream.kind: %w", err))
 	}

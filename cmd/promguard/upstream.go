@@ -31,7 +31,7 @@ type upstreamFlags struct {
 
 func (f *upstreamFlags) register(c *kingpin.CmdClause) {
 	c.Flag("upstream.url", "Root URL of the server behind, without /api/v1, such as http://127.0.0.1:9090 or http://mimir/prometheus. Repeat it for the servers of an HA pair.").Required().StringsVar(&f.urls)
-	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(proxy.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(proxy.KindPrometheus)).StringVar(&f.kind)
+	c.Flag("upstream.kind", "What the server behind is: "+strings.Join(upstream.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials for the server behind, in the format of Prometheus's HTTP clients.").StringVar(&f.httpConfig)
 	c.Flag("upstream.probe", "What to do about a server behind that is not what the limits take it for: require ends promguard, warn tells, off does not ask.").Default(string(upstream.ProbeRequire)).StringVar(&f.probe)
 	c.Flag("upstream.stale-after", "Read from the other server of an HA pair if this one has so much fewer samples, as the time in which the other takes them in: at least the longest scrape interval, and 30s; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
@@ -49,7 +49,7 @@ func (f *upstreamFlags) parse() (o upstream.Options, err error) {
 		}
 		o.URLs = append(o.URLs, u)
 	}
-	if o.Kind, err = proxy.ParseKind(f.kind); err != nil {
+	if o.Kind, err = upstream.ParseKind(f.kind); err != nil {
 		return o, cli.Misuse(fmt.Errorf("--upstream.kind: %w", err))
 	}
 	if o.Probe, err = upstream.ParseProbeMode(f.probe); err != nil {

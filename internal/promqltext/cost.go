@@ -31,11 +31,11 @@ var (
 		"Replace long lists of values by a regular expression or by a label that groups them, or split the query.",
 	}
 	Operators = Limit{
-		MaxOperators, "PromQL with ", "operators, calls and brackets",
+		MaxOperators, "PromQL of ", "operators, calls and brackets",
 		"Split the query, move a part of it into a recording rule, or replace chains of or by one regular expression.",
 	}
 	RegexSize = Limit{
-		MaxRegexSize, "regular expressions that compile into about ", "instructions",
+		MaxRegexSize, "a set of regular expressions of about ", "instructions",
 		"Avoid counted repetition such as x{1000}; use * or + or list the values.",
 	}
 )
@@ -51,7 +51,7 @@ func (l *Limit) check(seen, most int) error {
 	if seen <= most {
 		return nil
 	}
-	return fmt.Errorf("%s%d %s: the limit is %d. %s", l.What, seen, l.Unit, most, l.Remedy)
+	return fmt.Errorf("%s: %s%d %s exceeds the %d allowed", strings.TrimSuffix(l.Remedy, "."), l.What, seen, l.Unit, most)
 }
 
 // Cost is what the PromQL texts of one request cost to parse. It may be more than

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -18,44 +19,42 @@ const admissionDoc = "https://github.com/promguard/promguard/blob/main/docs/guar
 
 // admissionClass orders a request by who waits for it.
 func (x *exchange) admissionClass() admission.Class {
-	switch class := x.request.endpoint.Class; {
+	switch class := x.endpoint.Class; {
 	case class == querylimit.ClassBulk: // Whoever asks.
 		return admission.Bulk
 	case x.who.Alert:
 		return admission.Alerts
 	case class == querylimit.ClassQuery:
-		return admission.Panels
+		return admission.Query
 	case class == querylimit.ClassMetadata:
 		return admission.Metadata
 	default:
-		return admission.Rest
+		return admission.Status
 	}
 }
 
 // admitted sends a request once it has a permit, and holds the permit until the
 // end of the answer.
-func (p *Proxy) admitted(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
-	class := x.admissionClass()
+func (p *Proxy) admitted(req *http.Request, t *trip) (*http.Response, error) {
 	start := time.Now()
-	span := x.record.trace.admission(class.String())
-	release, err := p.admission.AcquireSince(req.Context(), x.who.Tenant, class, x.waitsSince)
+	span := t.trace.admission(t.class.String())
+	release, err := p.admission.AcquireSince(req.Context(), t.tenant, t.class, t.waitsSince)
 	span.end(err)
 	sent := time.Now()
-	p.metrics.waited[class].Observe(sent.Sub(start).Seconds())
+	p.metrics.waited[t.class].Observe(sent.Sub(start).Seconds())
 	if err != nil {
 		return nil, err
 	}
-	x.record.trip.sent.Store(&sent)
-	span = x.record.trace.upstream(req)
-	res, err := p.send(req)
+	t.sent.Store(&sent)
+	span = t.trace.upstream(req)
+	res, err := p.send(req, t)
 	if err != nil {
 		span.end(err)
 		release()
 		return nil, err
 	}
 	res.Body = &heldBody{res.Body, span.endWith(res, release)}
-	watchSamples(res, x)
+	watchSamples(res, t)
 	return res, nil
 }
 
@@ -86,6 +85,6 @@ func (p *Proxy) refuseAdmission(w *responseWriter, userAgent string, refusal *ad
 			ae.code = http.StatusTooManyRequests
 		}
 	}
-	ae.err = advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", refusal, key, admissionDoc)
+	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", refusal, key, admissionDoc)
 	p.reject(w, ae)
 }

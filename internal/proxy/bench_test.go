@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/promguard/promguard/internal/proxy/canonical"
 )
 
 // BenchmarkServeQueryRange sends the same small POST straight to a server, through
@@ -44,7 +46,7 @@ func BenchmarkServeQueryRange(b *testing.B) {
 		b.Run(target.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				res, err := http.Post(target.url+"/api/v1/query_range", formType, strings.NewReader(form))
+				res, err := http.Post(target.url+"/api/v1/query_range", canonical.FormType, strings.NewReader(form))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -49,8 +50,8 @@ func newRead(t testing.TB, root string, body []byte) *http.Request {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, root+"/api/v1/read?timeout=7s&x=y", bytes.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Content-Type", protobufType)
-	req.Header.Set("Content-Encoding", snappyEncoding)
+	req.Header.Set("Content-Type", canonical.ProtobufType)
+	req.Header.Set("Content-Encoding", canonical.SnappyEncoding)
 	req.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
 	return req
 }
@@ -96,8 +97,8 @@ func TestServerReadsOfARemoteReadWhatTheGuardJudged(t *testing.T) {
 	want, err := remote.DecodeReadRequest(newRead(t, "", body))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	require.Equal(t, protobufType, header.Get("Content-Type"))
-	require.Equal(t, snappyEncoding, header.Get("Content-Encoding"))
+	require.Equal(t, canonical.ProtobufType, header.Get("Content-Type"))
+	require.Equal(t, canonical.SnappyEncoding, header.Get("Content-Encoding"))
 	require.Equal(t, "0.1.0", header.Get("X-Prometheus-Remote-Read-Version"))
 	require.Equal(t, "timeout=7s", query)
 }
@@ -147,9 +148,9 @@ func TestHostileFederationAndRemoteReadAreRefused(t *testing.T) {
 		"no snappy":                      {read(body([]byte("plain")), up), 400, "snappy"},
 		"more than it may be":            {read(body(snappy.Encode(nil, make([]byte, 10_001))), up), 422, "Limit request_bytes"},
 		"a body that is too long":        {read(body(make([]byte, 10_001)), up), 422, "Limit request_bytes"},
-		"a form":                         {read(func(r *http.Request) { r.Header.Set("Content-Type", formType) }, up), 415, protobufType},
-		"no encoding":                    {read(func(r *http.Request) { r.Header.Del("Content-Encoding") }, up), 415, snappyEncoding},
-		"remote write's content type":    {read(func(r *http.Request) { r.Header.Set("Content-Type", protobufType+";;") }, up), 415, protobufType},
+		"a form":                         {read(func(r *http.Request) { r.Header.Set("Content-Type", canonical.FormType) }, up), 415, canonical.ProtobufType},
+		"no encoding":                    {read(func(r *http.Request) { r.Header.Del("Content-Encoding") }, up), 415, canonical.SnappyEncoding},
+		"remote write's content type":    {read(func(r *http.Request) { r.Header.Set("Content-Type", canonical.ProtobufType+";;") }, up), 415, canonical.ProtobufType},
 		"a parameter that is no timeout": {read(func(r *http.Request) { r.URL.RawQuery = "timeout=NaN" }, up), 400, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestAnswerThatIsCutOffIsNoWholeAnswer(t *testing.T) {
 
 func TestCompressedSamplesOfARemoteReadAreAnAnswer(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", protobufType)
-		w.Header().Set("Content-Encoding", snappyEncoding)
+		w.Header().Set("Content-Type", canonical.ProtobufType)
+		w.Header().Set("Content-Encoding", canonical.SnappyEncoding)
 		fmt.Fprint(w, "samples")
 	})
 	for limit, code := range map[int64]int{7: 200, 6: 422} {

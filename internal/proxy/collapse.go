@@ -26,7 +26,7 @@ const maxShared = 32 << 20
 // it comes. So nobody waits for what it will not get, and nobody is worse off than if
 // it had sent its request itself, which would have been later.
 type collapser struct {
-	send   func(*http.Request) (*http.Response, error)
+	send   func(*http.Request, *trip) (*http.Response, error)
 	joined func()
 	most   int // maxShared
 
@@ -79,19 +79,19 @@ type holder struct {
 	left  bool
 }
 
-func newCollapser(send func(*http.Request) (*http.Response, error), joined func()) *collapser {
+func newCollapser(send func(*http.Request, *trip) (*http.Response, error), joined func()) *collapser {
 	c := &collapser{send: send, joined: joined, most: maxShared, flights: map[string]*flight{}}
 	c.room.L = &c.mu
 	return c
 }
 
 // roundTrip sends a request, or has it wait for the answer to an identical one.
-func (c *collapser) roundTrip(req *http.Request, key string) (*http.Response, error) {
+func (c *collapser) roundTrip(req *http.Request, key string, t *trip) (*http.Response, error) {
 	h := &holder{ctx: req.Context()}
 	c.mu.Lock()
 	f := c.flights[key]
 	if f == nil {
-		f, h.first = c.begin(req, key), true
+		f, h.first = c.begin(req, key, t), true
 	}
 	h.flight = f
 	f.holders = append(f.holders, h)
@@ -117,18 +117,16 @@ func (c *collapser) roundTrip(req *http.Request, key string) (*http.Response, er
 }
 
 // begin sends a request on nobody's behalf.
-func (c *collapser) begin(req *http.Request, key string) *flight {
+func (c *collapser) begin(req *http.Request, key string, t *trip) *flight {
 	f := &flight{collapser: c, key: key, started: make(chan struct{})}
 	f.more.L = &c.mu
 	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context()))
 	f.cancel = cancel
-	own := *exchangeOf(req.Context())
-	own.Context, own.client, own.waitsSince = ctx, ctx, f.lastJoined
-	own.record = &record{trace: own.record.trace, trip: own.record.trip}
+	t.waitsSince = f.lastJoined
 	c.flights[key] = f
-	out, target := req.WithContext(&own), *req.URL
+	out, target := req.WithContext(ctx), *req.URL
 	out.URL = &target // The way to the server changes it, maybe after req is over.
-	go f.fly(out)
+	go f.fly(out, t)
 	return f
 }
 
@@ -140,8 +138,8 @@ func (f *flight) lastJoined() time.Time {
 	return f.joined
 }
 
-func (f *flight) fly(req *http.Request) {
-	res, err := f.collapser.send(req)
+func (f *flight) fly(req *http.Request, t *trip) {
+	res, err := f.collapser.send(req, t)
 	f.collapser.mu.Lock()
 	f.close()
 	f.res, f.err = res, err
@@ -338,18 +336,18 @@ const headerForwardedFor = "X-Forwarded-For"
 // collapseKey is the same for requests that have the same answer, or "" for one
 // that is not to be shared.
 func collapseKey(req *http.Request, x *exchange) string {
-	if x.request.method == http.MethodOptions || x.request.endpoint.Class == querylimit.ClassStatus {
+	if x.request.Method == http.MethodOptions || x.endpoint.Class == querylimit.ClassStatus {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString(x.request.method)
+	b.WriteString(x.request.Method)
 	b.WriteByte(' ')
 	b.WriteString(req.URL.Path)
 	b.WriteByte('?')
-	b.WriteString(x.params)
+	b.WriteString(x.key)
 	b.WriteByte(' ')
-	b.WriteString(x.admissionClass().String()) // None waits for one that others go before.
-	b.WriteString("\ntenant:")                 // Of whichever header.
+	b.WriteString(x.trip.class.String()) // None waits for one that others go before.
+	b.WriteString("\ntenant:")           // Of whichever header.
 	b.WriteString(x.who.Tenant)
 	for _, name := range telling(req.Header) {
 		for _, value := range req.Header[name] {

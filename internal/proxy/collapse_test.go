@@ -314,16 +314,11 @@ func TestAnswerIsOfNobodyWhoAskedForIt(t *testing.T) {
 	})
 }
 
-// exchangeFor is a context as the collapser finds it.
-func exchangeFor(ctx context.Context) context.Context {
-	return &exchange{Context: ctx, record: &record{trip: &trip{}}}
-}
-
 func TestAnswerIsHeldOnceAndUntilTheSlowestHasReadIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, n = 10 * blockBytes, 20
 		var read atomic.Int64
-		c := newCollapser(func(r *http.Request) (*http.Response, error) {
+		c := newCollapser(func(r *http.Request, _ *trip) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return textResponse(r, &counter{strings.NewReader(strings.Repeat("x", size)), &read}), nil
 		}, func() {})
@@ -337,7 +332,7 @@ func TestAnswerIsHeldOnceAndUntilTheSlowestHasReadIt(t *testing.T) {
 				if i == 0 {
 					of = ctx
 				}
-				res, err := c.roundTrip(httptest.NewRequestWithContext(exchangeFor(of), http.MethodGet, "/", nil), "key")
+				res, err := c.roundTrip(httptest.NewRequestWithContext(of, http.MethodGet, "/", nil), "key", &trip{})
 				if err != nil {
 					t.Error(err)
 					return

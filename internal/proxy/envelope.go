@@ -6,14 +6,13 @@ package proxy
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// The error types of Prometheus's API that the guard uses; clients decode them.
+// The error types of Prometheus's API that promguard uses; clients decode them.
 const (
 	typeBadData     = "bad_data"
 	typeExecution   = "execution"
@@ -26,17 +25,13 @@ const (
 // is away; about the time between two probes of it.
 const retryAfterSeconds = 5
 
-// apiError is an answer that the guard gives itself.
+// apiError is an answer that promguard gives itself.
 type apiError struct {
 	code   int    // HTTP status
 	typ    string // errorType of the envelope
 	reason string // label of promguard_rejected_total; "" where another counter has it
 	err    error
 }
-
-// advise puts what to do in front of why: Grafana shows two lines of an error. What
-// Prometheus would say of a request itself stands in its words.
-func advise(do, why string, args ...any) error { return fmt.Errorf(do+": "+why, args...) }
 
 func (e *apiError) Error() string { return e.err.Error() }
 func (e *apiError) Unwrap() error { return e.err }
@@ -45,8 +40,8 @@ func badData(err error) error {
 	return &apiError{http.StatusBadRequest, typeBadData, "bad_data", err}
 }
 
-func unsupportedMedia(err error) error {
-	return &apiError{http.StatusUnsupportedMediaType, typeBadData, "unsupported_media_type", err}
+func notFound(err error) error {
+	return &apiError{http.StatusNotFound, typeNotFound, "not_found", err}
 }
 
 // asAPIError returns how err is told to a client. A policy's refusal is 422 with

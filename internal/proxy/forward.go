@@ -6,18 +6,16 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -60,59 +58,45 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// roundTrip sends a request that is written anew, if the answer is not at hand:
-// after identical ones, and with a permit.
+// roundTrip sends a request that is written anew: once for all that are identical,
+// and with a permit.
 func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
-	if x.cache != nil {
-		if key := cacheKey(req, x); key != "" {
-			return x.cache.RoundTrip(req, key, p.sendOnce)
-		}
-	}
-	return p.sendOnce(req)
-}
-
-// sendOnce sends a request after identical ones.
-func (p *Proxy) sendOnce(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	if x.collapse {
 		if key := collapseKey(req, x); key != "" {
-			return p.collapser.roundTrip(req, key)
+			return p.collapser.roundTrip(req, key, &x.trip)
 		}
 	}
-	return p.admitted(req)
+	return p.admitted(req, &x.trip)
 }
 
 // forward sends the request upstream within its deadline and streams the answer
 // back. If that breaks after the headers, it aborts the connection, since an
 // answer that merely ended early would look complete.
 func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
+	x.trip.request, x.trip.tenant, x.trip.class, x.trip.trace = x.request, x.who.Tenant, x.admissionClass(), x.trace
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if x.deadline > 0 {
 		ctx, cancel = context.WithTimeout(ctx, x.deadline)
 	}
 	defer cancel()
-	x.Context = ctx
 
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler { //nolint:errorlint // A panic's value is compared as net/http does.
-				x.record.aborted = p.countAborted(rw, x)
+				x.aborted = p.countAborted(ctx, rw, x)
 				rw.breakOff()
 			}
 			panic(v)
 		}
 	}()
-	p.reverse.ServeHTTP(rw, r.WithContext(x))
+	p.reverse.ServeHTTP(rw, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
 // rewrite makes the outgoing request from what was understood of the client's.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
-	q := x.request
 	out := pr.Out
-	decoded, escaped := q.path()
-	out.URL = &url.URL{Path: decoded, RawPath: escaped} // Of which server, send decides.
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
 	x.identity.Rewrite(out.Header, &x.who, pr.In.RemoteAddr)
@@ -120,25 +104,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
 		out.Header.Set("Accept-Encoding", "identity")
 	}
-	if q.remote != nil {
-		x.params = q.rewriteRead(out)
-	} else {
-		x.params = q.rewriteParams(out)
-	}
-	if q.startTimestamps != "" {
-		out.Header.Set(headerStartTimestamps, q.startTimestamps)
-	}
+	x.key = x.request.Write(out) // To which server, send decides.
 	pr.SetXForwarded()
 	p.pool.Sign(out.Header)
 }
-
-// once is an empty body that cannot be rewound. With it, the transport does not
-// send a GET again when the server dies under it: a query that killed the server
-// would kill it again as soon as it is back.
-type once struct{}
-
-func (once) Read([]byte) (int, error) { return 0, io.EOF }
-func (once) Close() error             { return nil }
 
 var (
 	errRedirect = errors.New("redirect")
@@ -147,92 +116,28 @@ var (
 	errLoop     = errors.New("a request of this guard came back to it")
 )
 
-// modifyResponse looks at the headers of an answer before they are passed on.
-func (p *Proxy) modifyResponse(res *http.Response) error {
-	switch res.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		// The client would follow it around the guard, with its credentials.
-		return fmt.Errorf("%w to %q", errRedirect, shorten(res.Header.Get("Location")))
-	case upstream.StatusLoop:
-		return errLoop
-	}
-	x := exchangeOf(res.Request.Context())
-	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
-		return errNoEnd // It ends with the connection, so that a part looks whole.
-	}
-	if err := p.limitSize(res, x); err != nil {
-		return err
-	}
-	if len(x.warnings) > 0 {
-		injectWarnings(res, x.warnings, p.metrics.lostWarnings.Inc)
-	}
-	return nil
-}
-
-// measuresPlain reports whether the answer must come uncompressed to be measured.
-func (x *exchange) measuresPlain() bool {
-	l, mode := x.policy.Response(x.request.endpoint.Class)
-	return mode == querylimit.ModeEnforce && l.Max > 0
-}
-
-// limitSize bounds the bytes of an answer, before they come.
-func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
-	class := x.request.endpoint.Class
-	l, mode := x.policy.Response(class)
-	if mode == querylimit.ModeOff {
-		return nil
-	}
-	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.remote != nil && isEncoded(res, snappyEncoding)
-	if enforce && l.Max > 0 && !plain {
-		if err := decode(res); err != nil {
-			return err
-		}
-		plain = true
-	}
-	limit := l.WireMax
-	if l.Max > 0 && (limit == 0 || l.Max < limit) {
-		limit = l.Max // Compressed, it has even more.
-	}
-	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
-	if enforce && !truncate && res.ContentLength > limit {
-		return x.policy.RefuseResponse(class, limit, false)
-	}
-	refusal := x.policy.RefuseResponse(class, limit, truncate)
-	exceeded := func() { p.exceed(x, refusal) }
-	if truncate {
-		e := truncateWithWarning(res.Body, limit, refusal.Error(), exceeded, p.metrics.lostWarnings.Inc)
-		e.isMap = class != querylimit.ClassQuery
-		x.bounded = e
-		res.Header.Del("Content-Length")
-		res.ContentLength = -1
-	} else {
-		x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
-	}
-	res.Body = x.bounded
-	return nil
-}
-
 // exceed counts a limit that the request ran into on its way, and notes it for
 // the query log.
 func (p *Proxy) exceed(x *exchange, refusal *querylimit.Refusal) {
 	p.metrics.exceeded.WithLabelValues(refusal.Limit, refusal.Mode.String()).Inc()
-	x.record.verdict.Refusals = append(x.record.verdict.Refusals, refusal)
+	x.exceeded = append(x.exceeded, refusal)
+}
+
+func (x *exchange) refuseDeadline() *querylimit.Refusal {
+	return x.verdict.Policy.RefuseDeadline(x.endpoint.Class, x.endpoint.Path, x.deadline)
 }
 
 // handleError answers a request to which no answer was passed on.
 func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
-	e := x.request.endpoint
 	switch {
 	case x.client.Err() != nil:
 		// Nobody is there. Abort, so that this is never taken for an answer.
 		w.(*responseWriter).code = statusClientGone
 		panic(http.ErrAbortHandler)
-	case errors.Is(x.Err(), context.DeadlineExceeded):
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		refusal := x.policy.RefuseDeadline(e.Class, e.path, x.deadline)
+		refusal := x.refuseDeadline()
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
 	case asAdmission(err) != nil:
@@ -242,23 +147,23 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), refusal)
 	case asUnavailable(err) != nil:
-		p.upstreamError(w, reasonUnavailable, err, advise("Try again in some seconds", "%w", err))
+		p.upstreamError(w, reasonUnavailable, err, canonical.Advise("Try again in some seconds", "%w", err))
 	case errors.Is(err, errRedirect):
-		p.upstreamError(w, reasonRedirect, err, advise(
+		p.upstreamError(w, reasonRedirect, err, canonical.Advise(
 			"Check the path in --upstream.url", "the upstream server answered with a redirect, which promguard does not pass on"))
 	case errors.Is(err, errLoop):
-		p.upstreamError(w, reasonLoop, err, advise(
+		p.upstreamError(w, reasonLoop, err, canonical.Advise(
 			"Let --upstream.url lead to a Prometheus", "the upstream server is this promguard, or asks this promguard"))
 	case errors.Is(err, errEncoded):
-		p.upstreamError(w, reasonEncoded, err, advise(
+		p.upstreamError(w, reasonEncoded, err, canonical.Advise(
 			"Switch compression off at the upstream server, or set wire_max in place of max",
 			"it compressed an answer that it was asked not to, so that the limit response_bytes cannot be kept"))
 	case errors.Is(err, errNoEnd):
-		p.upstreamError(w, reasonTruncated, err, advise(
+		p.upstreamError(w, reasonTruncated, err, canonical.Advise(
 			"Let the upstream server, or the proxy before it, speak HTTP/1.1 with chunked answers",
 			"it sent an answer that ends with the connection, of which a part would look whole"))
 	default:
-		p.upstreamError(w, reasonUnreachable, err, advise(
+		p.upstreamError(w, reasonUnreachable, err, canonical.Advise(
 			"Try again in some seconds", "the upstream server did not answer (%s) and may be restarting", publicCause(err)))
 	}
 }
@@ -294,16 +199,16 @@ func publicCause(err error) string {
 }
 
 // countAborted finds out why an answer ended before its end.
-func (p *Proxy) countAborted(rw *responseWriter, x *exchange) (reason string) {
+func (p *Proxy) countAborted(ctx context.Context, rw *responseWriter, x *exchange) (reason string) {
 	switch {
 	case x.client.Err() != nil || rw.writeErr != nil:
-		p.metrics.clientGone.WithLabelValues(x.request.endpoint.Class.String()).Inc()
+		p.metrics.clientGone.WithLabelValues(x.endpoint.Class.String()).Inc()
 		return querylog.AbortedClient
-	case errors.Is(x.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
-		p.exceed(x, x.policy.RefuseDeadline(x.request.endpoint.Class, x.request.endpoint.path, x.deadline))
+		p.exceed(x, x.refuseDeadline())
 		return querylog.AbortedLimit
-	case x.bounded != nil && x.bounded.tooLarge():
+	case x.bounded != nil && x.bounded.TooLarge():
 		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()
 		return querylog.AbortedLimit
 	default:

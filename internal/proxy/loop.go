@@ -8,13 +8,14 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 )
 
-// Name is what this guard calls itself in the header Via of what it sends.
+// Name is what this promguard calls itself in the header Via of what it sends.
 func (p *Proxy) Name() string { return p.pool.Name() }
 
-// loop returns an error if the guard has sent the request itself. Another guard on
+// loop returns an error if promguard has sent the request itself. Another one on
 // its way is all right, and told once: two of them judge the same twice.
 func (p *Proxy) loop(r *http.Request) error {
 	others, own := p.pool.Passed(r.Header)
@@ -22,7 +23,7 @@ func (p *Proxy) loop(r *http.Request) error {
 		p.looped.Do(func() {
 			p.logger.Error("The upstream server is this promguard, or asks this promguard: --upstream.url must lead to a Prometheus", "from", r.RemoteAddr, "through", others)
 		})
-		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
+		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, canonical.Advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
 	}
 	for _, name := range others {
 		if p.guards.isNew(name) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -148,14 +149,14 @@ func (g *guard) value(t testing.TB, name string, labels ...string) float64 {
 
 func newRequest(t testing.TB, method, root, path, params string) *http.Request {
 	t.Helper()
-	target, body := root+apiPrefix+path+"?"+params, ""
+	target, body := root+"/api/v1/"+path+"?"+params, ""
 	if method == http.MethodPost {
-		target, body = root+apiPrefix+path, params
+		target, body = root+"/api/v1/"+path, params
 	}
 	req, err := http.NewRequest(method, target, strings.NewReader(body))
 	require.NoError(t, err)
 	if method == http.MethodPost {
-		req.Header.Set("Content-Type", formType)
+		req.Header.Set("Content-Type", canonical.FormType)
 	}
 	return req
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
-	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
@@ -29,7 +28,7 @@ const (
 	reasonRedirect    = "redirect"    // a redirect, which is not passed on
 	reasonTruncated   = "truncated"   // the connection broke inside the body
 	reasonEncoded     = "encoded"     // compressed, though it was asked not to be
-	reasonLoop        = "loop"        // a request of the guard came back to it
+	reasonLoop        = "loop"        // a request of promguard came back to it
 )
 
 // Reasons of promguard_rejected_total besides limits and malformed requests.
@@ -50,7 +49,6 @@ type metrics struct {
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
-	cache         *answercache.Stats
 	waited        [admission.NumClasses]prometheus.Observer
 	resent        *prometheus.CounterVec
 	requestsReady map[string]map[int]prometheus.Counter // [class][code], the common ones
@@ -74,7 +72,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "promguard_requests_in_flight", Help: "Requests being handled, by endpoint class.",
 		}, []string{"class"}),
-		rejected:   counter("promguard_rejected_total", "Requests refused by the guard, by reason: a limit, or what was wrong with the request.", "reason"),
+		rejected:   counter("promguard_rejected_total", "Requests refused by promguard, by reason: a limit, or what was wrong with the request.", "reason"),
 		exceeded:   counter("promguard_limit_exceeded_total", "Requests that exceeded a limit, by limit and by the mode that it was in.", "limit", "mode"),
 		adjusted:   counter("promguard_adjusted_total", "Requests that a limit in mode enforce gave a start or a limit of its own, by limit.", "limit"),
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
@@ -91,7 +89,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
 	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
-	m.cache = answercache.NewStats(reg)
 	m.precreate()
 	return m
 }

@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
-	"github.com/promguard/promguard/internal/proxy/answercache"
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
@@ -37,7 +36,7 @@ type Options struct {
 	// what it is.
 	Pool *upstream.Pool
 	// Kind is what the server behind is; empty means KindPrometheus.
-	Kind Kind
+	Kind upstream.Kind
 	// RoutePrefix is the path below which the API is served, such as /prometheus;
 	// empty means the root.
 	RoutePrefix string
@@ -71,16 +70,12 @@ type Policy struct {
 	Collapse bool
 	// Open names endpoints of ClassBulk that are open; the others are closed.
 	Open []string
-	// Cache says which answers are kept, until the next SetPolicy.
-	Cache answercache.Options
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
 	// Tracer begins spans; nil means that there are none.
 	Tracer trace.Tracer
 	// Redact keeps the texts of queries from whatever shows what was asked.
 	Redact bool
-
-	cache *answercache.Cache // nil if nothing is kept
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -90,7 +85,7 @@ const queryCacheBytes = 32 << 20
 type Proxy struct {
 	pool      *upstream.Pool
 	policy    atomic.Pointer[Policy]
-	router    *router
+	router    *canonical.Router
 	analyzer  *querylimit.Analyzer
 	transport http.RoundTripper
 	reverse   *httputil.ReverseProxy
@@ -110,7 +105,7 @@ type Proxy struct {
 func New(o Options) *Proxy {
 	p := &Proxy{
 		pool:         o.Pool,
-		router:       newRouter(o.Kind),
+		router:       canonical.NewRouter(o.Kind, o.RoutePrefix),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
 		top:          o.Top,
@@ -133,12 +128,10 @@ func New(o Options) *Proxy {
 			URLs: []*url.URL{o.Upstream}, Kind: o.Kind, Transport: p.transport, Registerer: o.Registerer, Logger: o.Logger,
 		})
 	}
-	p.router.prefix = o.RoutePrefix
 	p.admission = admission.New(o.Policy.Admission)
 	p.metrics.registerAdmission(o.Registerer, p.admission)
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
-	p.registerCache(o.Registerer)
 	p.reverse = p.newReverseProxy()
 	return p
 }
@@ -167,136 +160,39 @@ func ParseUpstream(s string) (*url.URL, error) {
 
 // SetPolicy replaces the policy for requests that come from now on.
 func (p *Proxy) SetPolicy(policy Policy) {
-	policy.cache = answercache.New(policy.Cache, p.metrics.cache)
 	p.policy.Store(&policy)
 	p.admission.SetOptions(policy.Admission)
 }
-
-// exchange is one request on its way. It is the context of the forwarded
-// request, so that every callback of the reverse proxy can find it.
-type exchange struct {
-	context.Context // with the deadline
-
-	client   context.Context // of the client's connection, without it
-	request  *request
-	who      querylimit.Subject
-	identity *identity.Source
-	policy   *querylimit.Policy
-	deadline time.Duration
-	warnings []string
-	collapse bool
-	cache    *answercache.Cache
-	params   string // as they go upstream
-	record   *record
-	bounded  bounded // the answer; nil before it, or if it has no limit
-	// waitsSince says since when it waits for a permit. Without it, it begins to wait when
-	// it asks for one.
-	waitsSince func() time.Time
-}
-
-type exchangeKey struct{}
-
-// Value implements context.Context.
-func (x *exchange) Value(key any) any {
-	if _, ok := key.(exchangeKey); ok {
-		return x
-	}
-	return x.Context.Value(key)
-}
-
-func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
 // ServeHTTP takes a request through the stops of the package comment. It counts
 // the request once, when all is over, however that came about.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rw := newResponseWriter(w, p.stallTimeout)
-	e, label := p.router.find(r.URL) // 1. route
+	e, label := p.router.Find(r.URL) // 1. route
 	class := classUnknown
 	if e != nil {
 		class = e.Class.String()
 	}
 	inFlight := p.metrics.inFlight.WithLabelValues(class)
 	inFlight.Inc()
-	seen := record{trace: p.startTrace(r), trip: &trip{}}
+	x := &exchange{client: r.Context(), trace: p.startTrace(r)}
 	defer func() { // 6. release
 		inFlight.Dec()
 		took := time.Since(start)
 		p.metrics.request(class, rw.code, took)
 		// A reload may have replaced and closed the log of when the request came.
-		seen.write(p.policy.Load().Log, start, took, rw, r)
-		p.countCost(&seen, rw, start, took)
-		seen.trace.end(&seen, rw, r.Method)
+		x.log(p.policy.Load().Log, start, took, rw, r)
+		p.countCost(x, rw, start, took)
+		x.trace.end(x, rw, r.Method)
 	}()
 
-	x, err := p.admit(rw, r, e, label, &seen) // 2. to 4.
-	if err != nil {
+	var err error
+	if x.decision, err = p.decide(rw, r, e, label); err != nil { // 2. to 4.
 		p.reject(rw, err)
 		return
 	}
 	p.forward(rw, r, x) // 5. forward
-}
-
-// admit reads the request and says whether it may go on.
-func (p *Proxy) admit(rw *responseWriter, r *http.Request, e *endpoint, label string, seen *record) (*exchange, error) {
-	if err := p.loop(r); err != nil {
-		return nil, err
-	}
-	if e == nil {
-		return nil, &apiError{
-			http.StatusNotFound, typeNotFound, "not_found",
-			advise("Use one of %s{%s}", "%q is not open here", p.router.prefix+apiPrefix, p.router.open, shorten(r.URL.Path)),
-		}
-	}
-	if !e.allows(r.Method) {
-		rw.Header().Set("Allow", e.allowHeader())
-		return nil, &apiError{
-			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
-			advise("Use one of %s", "method %s is not open for %s", e.allowHeader(), shorten(r.Method), e.path),
-		}
-	}
-	set := p.policy.Load()
-	if err := e.closed(set.Open); err != nil {
-		return nil, err
-	}
-	who := set.Identity.Subject(r)
-	policy := set.Rules.Tenant(who.Tenant)
-	seen.endpoint, seen.who = e, who
-	if r.ContentLength != 0 {
-		rw.setReadDeadline(time.Now().Add(p.readTimeout))
-	}
-	q, err := readRequest(r, e, label, policy)
-	if err != nil {
-		return nil, err
-	}
-	if r.ContentLength != 0 {
-		// The server goes on reading to notice that the client leaves, and
-		// takes a passed deadline for just that.
-		rw.setReadDeadline(time.Time{})
-	}
-	v, err := p.judge(q, who, set.Rules)
-	seen.request, seen.verdict = q, v
-	if err != nil {
-		return nil, err
-	}
-	seen.passed = true
-	deadline := v.Policy.Deadline(e.Class, q.timeout)
-	if q.timeout > deadline && deadline > 0 {
-		q.set("timeout", formatDuration(deadline))
-	}
-	q.capDuration(v.Policy.Deadline(e.Class, 0))
-	return &exchange{
-		client:   r.Context(),
-		request:  q,
-		who:      who,
-		identity: set.Identity,
-		policy:   v.Policy,
-		deadline: deadline,
-		warnings: e.warnings(v.Refusals),
-		collapse: set.Collapse,
-		cache:    set.cache,
-		record:   seen,
-	}, nil
 }
 
 func (p *Proxy) reject(rw *responseWriter, err error) {
@@ -305,13 +201,4 @@ func (p *Proxy) reject(rw *responseWriter, err error) {
 		p.metrics.rejected.WithLabelValues(ae.reason).Inc()
 	}
 	writeError(rw, ae)
-}
-
-// shorten keeps a client from writing its own novel into an error.
-func shorten(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

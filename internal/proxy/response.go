@@ -4,8 +4,6 @@
 package proxy
 
 import (
-	"compress/gzip"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -67,25 +65,4 @@ func (w *responseWriter) setReadDeadline(t time.Time) { _ = w.control.SetReadDea
 type readCloser struct {
 	io.Reader
 	io.Closer
-}
-
-// decode takes the compression off an answer, so that its bytes can be counted. A
-// server does not compress what it was asked not to, but something in front of it
-// may. The error is errEncoded, or what kept the body from being read.
-func decode(res *http.Response) error {
-	if !isEncoded(res, "gzip") {
-		return errEncoded
-	}
-	switch plain, err := gzip.NewReader(res.Body); {
-	case err == nil:
-		res.Body = readCloser{plain, res.Body}
-	case errors.Is(err, gzip.ErrHeader):
-		return errEncoded
-	case err != io.EOF: //nolint:errorlint // io.EOF itself: there is no body, and so nothing is compressed.
-		return err
-	}
-	res.Header.Del("Content-Encoding")
-	res.Header.Del("Content-Length")
-	res.ContentLength = -1
-	return nil
 }

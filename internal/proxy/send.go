@@ -11,8 +11,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
 )
@@ -25,50 +25,11 @@ const (
 	resentLight    = "light"     // the first broke, and not because of this request
 )
 
-// lightResults is how many results a list may have for its request to be sent
-// again.
-const lightResults = 10_000
-
-// light reports whether a request cannot be what broke a server. PromQL never is:
-// nobody knows how many series a selector has.
-func (x *exchange) light() bool {
-	switch e := x.request.endpoint; {
-	case e.Class == querylimit.ClassStatus:
-		return true
-	case e.Class != querylimit.ClassMetadata:
-		return false
-	case e.Results == nil:
-		return true // Of what is scraped, or of the text of a query alone.
-	}
-	if len(x.request.all("match[]")) > 0 {
-		return false // The limit bounds the answer, not what a selector reads.
-	}
-	limit, err := strconv.Atoi(x.request.get("limit"))
-	return err == nil && limit > 0 && limit <= lightResults
-}
-
-// lookback is that of the request, or that which the servers have.
-func (q *request) lookback(assumed upstream.Assumptions) time.Duration {
-	if q.when.lookback > 0 {
-		return q.when.lookback
-	}
-	return assumed.Lookback
-}
-
-// subqueryStep is that of a subquery without one.
-func (q *request) subqueryStep(assumed upstream.Assumptions) time.Duration {
-	if assumed.StepOfRequest && q.when.step > 0 {
-		return q.when.step
-	}
-	return assumed.SubqueryStep
-}
-
 // send sends a request to the server that is read from. If that fails before an
 // answer has begun, and the server has not worked on it or the request is light,
 // another server gets it, once.
-func (p *Proxy) send(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
-	status := x.request.endpoint.Class == querylimit.ClassStatus
+func (p *Proxy) send(req *http.Request, t *trip) (*http.Response, error) {
+	status := t.request.Endpoint.Class == querylimit.ClassStatus
 	first, err := p.pool.Pick(status)
 	if err != nil {
 		return nil, err
@@ -79,7 +40,7 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 	if p.pool.Alone() || req.Context().Err() != nil {
 		return res, err
 	}
-	reason := p.failure(x, first, res, err)
+	reason := p.failure(t, first, res, err)
 	if reason == "" {
 		return res, err
 	}
@@ -95,7 +56,7 @@ func (p *Proxy) send(req *http.Request) (*http.Response, error) {
 		_ = res.Body.Close()
 	}
 	p.metrics.resent.WithLabelValues(reason).Inc()
-	again, err := anew(req)
+	again, err := canonical.Again(req)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +118,7 @@ func (p *Proxy) begun(req *http.Request) (*http.Response, error) {
 
 // failure tells the pool what an answer, or none, says about a server, and returns
 // why the request may go to another one, or "".
-func (p *Proxy) failure(x *exchange, s *upstream.Server, res *http.Response, err error) string {
+func (p *Proxy) failure(t *trip, s *upstream.Server, res *http.Response, err error) string {
 	switch op, _ := errors.AsType[*net.OpError](err); {
 	case err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("X-Prometheus-Stopping") != "":
 		p.pool.Failed(s, upstream.NotReady) // It works on nothing then.
@@ -169,22 +130,10 @@ func (p *Proxy) failure(x *exchange, s *upstream.Server, res *http.Response, err
 		return resentUnsent
 	}
 	p.pool.Suspect(s)
-	if x.light() {
+	if t.request.Light() {
 		return resentLight
 	}
 	return ""
-}
-
-// anew returns the request for another try, with its body.
-func anew(req *http.Request) (*http.Request, error) {
-	again := req.Clone(req.Context())
-	if req.GetBody == nil {
-		again.Body = once{}
-		return again, nil
-	}
-	body, err := req.GetBody()
-	again.Body = body
-	return again, err
 }
 
 func asUnavailable(err error) *upstream.Unavailable {

@@ -217,7 +217,7 @@ func TestTenantReachesTheServerBelowItsPath(t *testing.T) {
 		got = append(got, r.URL.Path+" "+r.Header.Get("X-Scope-OrgID"))
 		_, _ = io.WriteString(w, "{}")
 	})
-	g := newGuard(t, behind.URL+"/prometheus/", nil, opened, func(o *Options) { o.Kind, o.RoutePrefix = KindMimir, "/mimir" })
+	g := newGuard(t, behind.URL+"/prometheus/", nil, opened, func(o *Options) { o.Kind, o.RoutePrefix = upstream.KindMimir, "/mimir" })
 	for _, path := range []string{"/api/v1/query?query=up", "/api/v1/label/a%3Fb/values", "/federate?match[]=up"} {
 		req, err := http.NewRequest(http.MethodGet, g.URL+"/mimir"+path, nil)
 		require.NoError(t, err)

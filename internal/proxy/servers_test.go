@@ -194,7 +194,7 @@ func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
 }
 
 func TestSubqueryTakesTheStepThatTheServerGivesIt(t *testing.T) {
-	for kind, want := range map[Kind]int{KindPrometheus: 200, KindVictoriaMetrics: 422} {
+	for kind, want := range map[upstream.Kind]int{upstream.KindPrometheus: 200, upstream.KindVictoriaMetrics: 422} {
 		behind := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"success"}`) })
 		root, err := url.Parse(behind.URL)
 		require.NoError(t, err)

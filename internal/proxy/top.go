@@ -12,31 +12,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 // countCost adds a request that was let through to what its query cost.
-func (p *Proxy) countCost(seen *record, rw *responseWriter, start time.Time, took time.Duration) {
-	if p.top == nil || !seen.passed {
+func (p *Proxy) countCost(x *exchange, rw *responseWriter, start time.Time, took time.Duration) {
+	if p.top == nil || !x.passed {
 		return
 	}
-	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: seen.trip.samples.Load()}
-	if sent := seen.trip.sent.Load(); sent != nil { // Others have waited for somebody else's answer.
+	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: x.trip.samples.Load()}
+	if sent := x.trip.sent.Load(); sent != nil { // Others have waited for somebody else's answer.
 		cost.Seconds = (took - sent.Sub(start)).Seconds()
 		cost.Longest = cost.Seconds
 	}
-	if rw.code/100 != 2 || seen.aborted != "" {
+	if rw.code/100 != 2 || x.aborted != "" {
 		cost.Failed = 1
 	}
 	text := ""
-	if queries := seen.verdict.Queries; len(queries) > 0 && !p.policy.Load().Redact {
+	if queries := x.verdict.Queries; len(queries) > 0 && !p.policy.Load().Redact {
 		text = queries[0].Text
 	}
 	p.top.Add(start.Add(took), topqueries.Key{
-		Endpoint: seen.endpoint.Name, Fingerprint: joinedFingerprint(seen.verdict.Queries),
-		Tenant: seen.who.Tenant, Dashboard: seen.who.Dashboard, Panel: seen.who.Panel,
-		Alert: seen.who.Alert, AlertRule: seen.who.AlertRule,
+		Endpoint: x.endpoint.Name, Fingerprint: joinedFingerprint(x.verdict.Queries),
+		Tenant: x.who.Tenant, Dashboard: x.who.Dashboard, Panel: x.who.Panel,
+		Alert: x.who.Alert, AlertRule: x.who.AlertRule,
 	}, text, cost)
 }
 
@@ -59,7 +60,7 @@ const maxTop = topqueries.MaxSize
 // limit=20.
 func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 	if p.top == nil {
-		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", advise("Set --top-queries.size", "it is 0, which switches top queries off")})
+		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
 		return
 	}
 	report, err := p.readTop(r)
@@ -97,7 +98,7 @@ func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {
 	}
 	if text := r.FormValue("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxTop {
-			return nil, fmt.Errorf("limit %q: use 1 to %d", shorten(text), maxTop)
+			return nil, fmt.Errorf("limit %q: use 1 to %d", canonical.Shorten(text), maxTop)
 		}
 	}
 	return p.top.Top(time.Now(), window, by, limit)
@@ -118,13 +119,13 @@ const samplesTail = 4 << 10
 // server, which does not tell, how many were looked at.
 var samplesPattern = regexp.MustCompile(`"(?:samplesRead|totalQueryableSamples)":(\d{1,18})[,}]`)
 
-// watchSamples makes the exchange remember the samples of an answer that tells.
-func watchSamples(res *http.Response, x *exchange) {
-	if stats := x.request.get("stats"); stats == "" || !isPlain(res) || !isJSON(res) {
+// watchSamples makes the trip remember the samples of an answer that tells.
+func watchSamples(res *http.Response, t *trip) {
+	if stats := t.request.Get("stats"); stats == "" || !isPlain(res) || !isJSON(res) {
 		return
 	}
 	body := &samplesReader{}
-	body.heldBody = heldBody{res.Body, func() { x.record.trip.samples.Store(body.samples()) }}
+	body.heldBody = heldBody{res.Body, func() { t.samples.Store(body.samples()) }}
 	res.Body = body
 }
 

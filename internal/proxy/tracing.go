@@ -49,7 +49,7 @@ func (p *Proxy) startTrace(r *http.Request) *requestTrace {
 }
 
 // end says in the span what came of the request.
-func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
+func (t *requestTrace) end(x *exchange, rw *responseWriter, method string) {
 	if t == nil {
 		return
 	}
@@ -63,38 +63,38 @@ func (t *requestTrace) end(seen *record, rw *responseWriter, method string) {
 	switch {
 	case rw.code >= http.StatusInternalServerError || rw.code == 0:
 		t.span.SetStatus(codes.Error, "")
-	case seen.aborted != "" && seen.aborted != querylog.AbortedClient:
+	case x.aborted != "" && x.aborted != querylog.AbortedClient:
 		t.span.SetStatus(codes.Error, "the answer was broken off")
 	}
-	if seen.endpoint != nil {
-		t.describe(seen, rw, method)
+	if x.endpoint != nil {
+		t.describe(x, rw, method)
 	}
 }
 
 // describe says in the span what was asked, of which endpoint and by whom.
-func (t *requestTrace) describe(seen *record, rw *responseWriter, method string) {
-	t.span.SetName(method + " " + seen.endpoint.path) // Of an open endpoint, one of few.
+func (t *requestTrace) describe(x *exchange, rw *responseWriter, method string) {
+	t.span.SetName(method + " " + x.endpoint.Path) // Of an open endpoint, one of few.
 	t.span.SetAttributes(
-		semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(seen.endpoint.path),
-		semconv.HTTPResponseBodySize(int(rw.bytes)), attribute.String("promguard.class", seen.endpoint.Class.String()),
+		semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(x.endpoint.Path),
+		semconv.HTTPResponseBodySize(int(rw.bytes)), attribute.String("promguard.class", x.endpoint.Class.String()),
 	)
 	for _, a := range []struct{ key, value string }{
-		{"promguard.tenant", seen.who.Tenant},
-		{"promguard.dashboard", seen.who.Dashboard},
-		{"promguard.panel", seen.who.Panel},
-		{"promguard.alert_rule", seen.who.AlertRule},
-		{"promguard.aborted", seen.aborted},
-		{"promguard.fingerprint", joinedFingerprint(seen.verdict.Queries)},
+		{"promguard.tenant", x.who.Tenant},
+		{"promguard.dashboard", x.who.Dashboard},
+		{"promguard.panel", x.who.Panel},
+		{"promguard.alert_rule", x.who.AlertRule},
+		{"promguard.aborted", x.aborted},
+		{"promguard.fingerprint", joinedFingerprint(x.verdict.Queries)},
 	} {
 		if a.value != "" {
 			t.span.SetAttributes(attribute.String(a.key, a.value))
 		}
 	}
-	if limits := seen.limits(); len(limits) > 0 {
+	if limits := x.limits(); len(limits) > 0 {
 		t.span.SetAttributes(attribute.StringSlice("promguard.limits", limits))
 	}
-	if len(seen.verdict.Queries) > 0 && !t.redact {
-		text := seen.verdict.Queries[0].Text
+	if len(x.verdict.Queries) > 0 && !t.redact {
+		text := x.verdict.Queries[0].Text
 		if len(text) > maxTracedText {
 			text = strings.ToValidUTF8(text[:maxTracedText], "")
 		}

@@ -84,11 +84,12 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 			d = s.Decide(&r.Who, r.Texts, Fingerprints(v.Queries))
 			v.Policy, v.Refusals, v.Rules = d.Policy, d.Refusals, d.Rules
 		}
-		rs = append(rs, v.Policy.forRequest(r).CheckQueries(v.Queries)...)
-		rs = v.Policy.checkBulk(rs, r)
 	}
-	v.Refusals = append(v.Refusals, rs...)
-	v.judgeTimes(r, now)
+	asked := r.asked(v.Queries, now)
+	v.Refusals = append(append(v.Refusals, rs...), v.Policy.check(&asked)...)
+	if start, ok := (metadataRange{}).start(v.Policy, &asked); ok {
+		v.SetStart = &start
+	}
 	v.judgeLimit(r)
 	return v, nil
 }
@@ -152,25 +153,6 @@ func (r *Request) window(now time.Time) (start, end time.Time) {
 		end = now
 	}
 	return start, end
-}
-
-func (v *Verdict) judgeTimes(r *Request, now time.Time) {
-	var rs Refusals
-	switch r.Endpoint.Reads {
-	case ReadsInstant, ReadsSteps:
-		rs = v.Policy.CheckEvaluation(v.Queries[0], r.Evaluation(now), now)
-	case ReadsWindow:
-		start, end := r.window(now)
-		rs = v.Policy.CheckWindow(start, end, now)
-	case ReadsWindows:
-		rs = v.Policy.checkWindows(r.Windows, now)
-	case ReadsMetadata:
-		start, set, refusals := v.Policy.CheckMetadataRange(r.Start, r.End, now)
-		if rs = refusals; set {
-			v.SetStart = &start
-		}
-	}
-	v.Refusals = append(v.Refusals, rs...)
 }
 
 // beginningOfTime is about where Prometheus begins without a start.

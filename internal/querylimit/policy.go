@@ -11,16 +11,17 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Class groups endpoints by what they cost and who waits for them.
+// Class groups endpoints by what they cost and who waits for them, as in the patched
+// Prometheus.
 type Class uint8
 
 const (
 	// ClassQuery is PromQL: query, query_range, query_exemplars.
 	ClassQuery Class = iota
-	// ClassMetadata is what autocompletion and variables read: series, labels,
-	// label values, metadata.
+	// ClassMetadata is what autocompletion and variables read, and lists as long:
+	// series, labels, label values, metadata, targets.
 	ClassMetadata
-	// ClassStatus is the rest: targets, rules, alerts, build information.
+	// ClassStatus is the rest: rules, alerts, build information.
 	ClassStatus
 	// ClassBulk is what machines read in large pieces: federation and remote read.
 	ClassBulk
@@ -221,6 +222,13 @@ func ValidateLabel(name string) error {
 		return fmt.Errorf("equality label %q is not a label name", name)
 	}
 	return nil
+}
+
+// Options returns what the policy is made of.
+func (p *Policy) Options() Options {
+	o := p.opts
+	o.EqualityLabels = append([]string(nil), o.EqualityLabels...)
+	return o
 }
 
 // Tenant returns whose limits these are; empty for those of everybody.

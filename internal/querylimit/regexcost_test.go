@@ -47,7 +47,7 @@ func TestRegexCostsWhatPrometheusRunsOnEachValue(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, rs.Err())
 	require.Greater(t, list[0].regexCost, 3)
-	rs = newPolicy(t, func(o *Options) { o.RegexCost = Bound{ModeEnforce, 3} }).CheckQueries(list)
+	rs = newPolicy(t, func(o *Options) { o.RegexCost = Bound{ModeEnforce, 3} }).check(&asked{queries: list})
 	require.ErrorContains(t, rs.Err(), "Limit regex_cost: PromQL whose regular expressions take")
 	require.ErrorContains(t, rs.Err(), "docs/limits/regex-cost.md")
 }
@@ -62,7 +62,7 @@ func TestQueryWhoseTimesAreComputedIsParsedOnceForEachEvaluation(t *testing.T) {
 			parsed++
 			return parse(s)
 		}
-		require.NoError(t, p.CheckEvaluation(q, steps(time.Hour, time.Minute), testNow).Err())
+		require.NoError(t, p.check(evaluation(q, steps(time.Hour, time.Minute))).Err())
 		require.Equal(t, want, parsed, text)
 	}
 }

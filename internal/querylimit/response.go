@@ -48,6 +48,14 @@ func (r *Responses) Validate() error {
 	return nil
 }
 
+// ValidateTruncate returns an error if answers of a class cannot be truncated.
+func ValidateTruncate(c Class, truncate bool) error {
+	if c == ClassBulk && truncate {
+		return fmt.Errorf("%s: %s: truncate: a part of an exposition looks like the whole, so it can only be refused", LimitResponseBytes, c)
+	}
+	return nil
+}
+
 // Response returns the limit on the answers of a class, and its mode.
 func (p *Policy) Response(c Class) (ResponseLimit, Mode) {
 	r := &p.opts.Responses

@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -23,19 +24,51 @@ func (p *Policy) Check(ms []*labels.Matcher) Refusals {
 	return Refusals{p.refuseSelector(ms)}
 }
 
+// selectivity is the limit of that name.
+type selectivity struct{}
+
+func (selectivity) name() string { return LimitSelectivity }
+
+// One refusal is enough.
+func (selectivity) check(p *Policy, a *asked) *Refusal {
+	p = p.forRequest(a)
+	for _, q := range a.queries {
+		if rs := p.checkSelectivity(q); rs != nil {
+			return rs[0]
+		}
+	}
+	return nil
+}
+
+func (l selectivity) explain(p *Policy, a *asked) (Finding, bool) {
+	strict, seen := *p, 0
+	strict.opts.Selectivity = ModeEnforce // In mode off it would not look.
+	for _, q := range a.queries {
+		seen += len(q.selectors)
+	}
+	allowed := "a metric or an equality in each"
+	if len(p.opts.EqualityLabels) > 0 {
+		allowed = "a metric or an equality on one of the labels in each"
+	}
+	return Finding{LimitSelectivity, p.opts.Selectivity, strconv.Itoa(seen) + " selectors", allowed, l.check(&strict, a) != nil}, true
+}
+
+// measure has no number: a selector is selective or is not.
+func (selectivity) measure(*asked) (float64, bool) { return 0, false }
+
 // forRequest returns the policy under which the selectors of a request are judged. On
 // remote read, Prometheus turns an equality with one of its external labels into one
 // with the empty value, which nearly every series has; only the metric name, or labels
 // that the operator vouches for, make a selector selective.
-func (p *Policy) forRequest(r *Request) *Policy {
-	own := *p
-	switch {
-	case r.Endpoint.Name == EndpointRead && len(p.opts.EqualityLabels) == 0:
-		own.opts.EqualityLabels = []string{labels.MetricName}
-	case r.Label != "":
-		own.listed = r.Label
-	default:
+func (p *Policy) forRequest(a *asked) *Policy {
+	external := a.endpoint == EndpointRead && len(p.opts.EqualityLabels) == 0
+	if !external && a.label == "" {
 		return p
+	}
+	own := *p
+	own.listed = a.label
+	if external {
+		own.opts.EqualityLabels = []string{labels.MetricName}
 	}
 	return &own
 }

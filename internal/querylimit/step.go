@@ -77,30 +77,44 @@ func roundUp(d, unit time.Duration) time.Duration {
 	return d
 }
 
-// checkStepRounding adds a refusal to rs if another step would serve better.
-func (p *Policy) checkStepRounding(rs Refusals, q *Query, e Evaluation) Refusals {
-	s := &p.opts.StepRounding
-	if s.Mode == ModeOff || e.Step <= 0 {
-		return rs
+// stepRounding is the limit of that name.
+type stepRounding struct{}
+
+func (stepRounding) name() string { return LimitStepRounding }
+
+func (stepRounding) advise(p *Policy, a *asked) (advice stepAdvice, ok bool) {
+	run := a.run()
+	if run == nil || run.at.Step <= 0 {
+		return advice, false
 	}
-	a := s.advise(e, q.window)
-	if len(a.reasons) == 0 {
-		return rs
+	return p.opts.StepRounding.advise(run.at, run.window), true
+}
+
+func (l stepRounding) check(p *Policy, asked *asked) *Refusal {
+	mode := p.opts.StepRounding.Mode
+	if mode == ModeOff {
+		return nil
 	}
+	a, ok := l.advise(p, asked)
+	if !ok || len(a.reasons) == 0 {
+		return nil
+	}
+	step := asked.at.Step
 	var do []string
-	if a.step != e.Step {
+	if a.step != step {
 		do = append(do, "a step of "+text(a.step)+" (the minimum interval of the panel or data source)")
 	}
 	if a.ranges {
 		do = append(do, "ranges of at least "+text(a.step)+" ($__rate_interval)")
 	}
-	return append(rs, p.refuse(LimitStepRounding, s.Mode, "Use "+strings.Join(do, " and ")+".",
-		"a range query with a step of "+text(e.Step), strings.Join(a.reasons, ", and "), "change limits.step_rounding"))
+	return p.refuse(LimitStepRounding, mode, "Use "+strings.Join(do, " and ")+".",
+		"a range query with a step of "+text(step), strings.Join(a.reasons, ", and "), "change limits.step_rounding")
 }
 
-// explainStep returns what the limit sees of a query.
-func (p *Policy) explainStep(q *Query, e Evaluation) Finding {
-	s := p.opts.StepRounding
-	a := s.advise(e, q.window)
-	return Finding{LimitStepRounding, s.Mode, text(e.Step), text(a.step), len(a.reasons) > 0}
+func (l stepRounding) explain(p *Policy, asked *asked) (Finding, bool) {
+	a, ok := l.advise(p, asked)
+	return Finding{LimitStepRounding, p.opts.StepRounding.Mode, text(asked.at.Step), text(a.step), len(a.reasons) > 0}, ok
 }
+
+// measure has no number: the step is that of min_step.
+func (stepRounding) measure(*asked) (float64, bool) { return 0, false }

@@ -39,7 +39,7 @@ func TestABetterStepIsNamed(t *testing.T) {
 			require.NoError(t, err)
 			end := time.Unix(1_700_000_000, 0)
 			e := Evaluation{Start: end.Add(-c.length), End: end, Step: c.step}
-			rs := p.CheckEvaluation(q, e, end)
+			rs := p.check(evaluation(q, e))
 			if c.want == "" {
 				require.Empty(t, rs)
 				return
@@ -56,7 +56,7 @@ func TestABetterStepIsNamed(t *testing.T) {
 				require.NoError(t, err)
 			}
 			if !strings.Contains(rs[0].Remedy, "ranges") {
-				require.Empty(t, p.CheckEvaluation(q, e, end))
+				require.Empty(t, p.check(evaluation(q, e)))
 			}
 		})
 	}

@@ -23,13 +23,13 @@ type Counters struct {
 func NewCounters(reg prometheus.Registerer) *Counters {
 	return &Counters{
 		rules: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "promguard_drop_rule_info",
+			Name: "prometheus_guard_drop_rule_info",
 			Help: "1 for each default drop rule in force, with its class.",
 		}, []string{"profile", "rule", "class"}),
 		// A rule meets few pools, mostly one. Counters made in advance would be the
 		// product of both.
 		dropped: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "promguard_drop_rules_dropped_series_total",
+			Name: "prometheus_guard_drop_rules_dropped_series_total",
 			Help: "Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
 				"Counted when a target's scrapes meet a series for the first time, not at every scrape.",
 		}, []string{"profile", "rule", "scrape_job"}),

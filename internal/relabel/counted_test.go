@@ -29,14 +29,14 @@ func TestDroppedSeriesAreCountedByTheFirstRuleThatMatchesAndByPool(t *testing.T)
 		kubelet(labels.FromStrings("__name__", name))
 	}
 	node(labels.FromStrings("__name__", "a"))
-	const help = "# HELP promguard_drop_rules_dropped_series_total Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
+	const help = "# HELP prometheus_guard_drop_rules_dropped_series_total Series dropped by the default drop rules, by the first rule that matches and by scrape pool. " +
 		"Counted when a target's scrapes meet a series for the first time, not at every scrape.\n" +
-		"# TYPE promguard_drop_rules_dropped_series_total counter\n"
-	const ofNode = `promguard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="node"} 1
+		"# TYPE prometheus_guard_drop_rules_dropped_series_total counter\n"
+	const ofNode = `prometheus_guard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="node"} 1
 `
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+
-		`promguard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="kubelet"} 2
-promguard_drop_rules_dropped_series_total{profile="test",rule="second",scrape_job="kubelet"} 1
+		`prometheus_guard_drop_rules_dropped_series_total{profile="test",rule="first",scrape_job="kubelet"} 2
+prometheus_guard_drop_rules_dropped_series_total{profile="test",rule="second",scrape_job="kubelet"} 1
 `+ofNode)))
 	c.Forget("kubelet")
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(help+ofNode)))
@@ -69,10 +69,10 @@ func TestRulesInForceAreShownUntilTheyAreHidden(t *testing.T) {
 	c.Show(other)
 	c.Hide(other)
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(
-		`# HELP promguard_drop_rule_info 1 for each default drop rule in force, with its class.
-# TYPE promguard_drop_rule_info gauge
-promguard_drop_rule_info{class="unused",profile="test",rule="first"} 1
-promguard_drop_rule_info{class="unused",profile="test",rule="second"} 1
+		`# HELP prometheus_guard_drop_rule_info 1 for each default drop rule in force, with its class.
+# TYPE prometheus_guard_drop_rule_info gauge
+prometheus_guard_drop_rule_info{class="unused",profile="test",rule="first"} 1
+prometheus_guard_drop_rule_info{class="unused",profile="test",rule="second"} 1
 `)))
 }
 

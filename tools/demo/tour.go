@@ -29,7 +29,7 @@ func tour(c config, src source) []stop {
 		{
 			text: "See how many series Prometheus' default drop rules kept out, by rule:",
 			url:  prometheus + "/metrics",
-			grep: "^promguard_drop_rules_dropped_series_total",
+			grep: "^prometheus_guard_drop_rules_dropped_series_total",
 		},
 	}
 }

@@ -49,7 +49,7 @@ func write(root string) error {
 }
 
 func format(dir string) error {
-	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, "sonnet") {
 			return err
 		}

@@ -35,7 +35,7 @@ function(c)
         '15m',
         // A server that replays is not scraped by itself: this comes from another one.
         |||
-          changes(promguard_wal_replay_progress_ratio{%(s)s}[10m]) == 0
+          changes(prometheus_guard_wal_replay_progress_ratio{%(s)s}[10m]) == 0
           and on (instance) prometheus_ready{%(s)s} == 0
           and on (instance) rate(process_cpu_seconds_total{%(s)s}[10m]) < 0.02
         ||| % { s: s },
@@ -46,7 +46,7 @@ function(c)
         'PrometheusReadsShed',
         'warning',
         '10m',
-        'sum by (instance, reason) (rate(promguard_api_requests_stopped_total{%s, reason=~"queue|memory"}[5m])) > 0.1' % s,
+        'sum by (instance, reason) (rate(prometheus_guard_api_requests_stopped_total{%s, reason=~"queue|memory"}[5m])) > 0.1' % s,
         'Reads are refused for want of room.',
         '{{ $labels.instance }} refuses or stops {{ $value | humanize }} reads per second (reason {{ $labels.reason }}).',
       ),
@@ -54,7 +54,7 @@ function(c)
         'PrometheusReadsPastDeadline',
         'warning',
         '10m',
-        'sum by (instance, endpoint) (rate(promguard_api_requests_stopped_total{%s, reason="deadline"}[5m])) > 0.1' % s,
+        'sum by (instance, endpoint) (rate(prometheus_guard_api_requests_stopped_total{%s, reason="deadline"}[5m])) > 0.1' % s,
         'Reads are stopped at their deadline.',
         '{{ $labels.instance }} stops {{ $value | humanize }} reads of {{ $labels.endpoint }} per second at their deadline.',
       ),
@@ -62,7 +62,7 @@ function(c)
         'PrometheusConnectionsUsedUp',
         'warning',
         '10m',
-        'rate(promguard_spare_connections_accepted_total{%s}[5m]) > 0' % s,
+        'rate(prometheus_guard_spare_connections_accepted_total{%s}[5m]) > 0' % s,
         'All connections are taken.',
         'All of --web.max-connections of {{ $labels.instance }} are open; health checks and alerts go over the spare ones.',
       ),

@@ -43,9 +43,8 @@ function(c)
       g.row('Admission', [
         g.timeseries('Permits held', 'Of the proxy that has given most: the permits of the policy are those of one proxy.', 'locale', [g.query('max by (class) (promguard_admission_permits{%s})' % s, '{{class}}')]),
         g.timeseries('Waiting', 'Of the proxy where most wait, as the queue of the policy is that of one proxy. With a full one requests are refused as saturated.', 'locale', [g.query('max by (class) (promguard_admission_queued{%s})' % s, '{{class}}')]) + runbook('PromguardSaturated'),
-        g.timeseries('Answers shared and remembered', 'Requests that got the answer of an identical one, or that of before, and cost the server nothing.', 'reqps', [
+        g.timeseries('Answers shared', 'Requests that got the answer of an identical one and cost the server nothing.', 'reqps', [
           g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared'),
-          g.query('sum by (result) (rate(promguard_cache_requests_total{%s}[$__rate_interval]))' % s, 'cache: {{result}}'),
         ]),
       ]),
       g.row('Trouble', [

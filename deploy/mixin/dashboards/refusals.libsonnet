@@ -17,11 +17,11 @@ function(c) local s = c.guard; g.dashboard(
       g.table('Beyond a limit, by mode', 'Requests in 24 hours. With enforce they were refused; with warn and observe they were answered.', 'locale', 'Requests', [['limit', 'Limit'], ['mode', 'Mode']], g.query('round(sum by (limit, mode) (increase(promguard_limit_exceeded_total{%s}[1d]))) > 0' % s)),
     ]),
     g.row('The patched server', [
-      g.timeseries('Refused or stopped, by reason', 'docs/read-limits.md lists the reasons.', 'reqps', [g.query('sum by (reason) (rate(promguard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{reason}}')], stacked=true),
-      g.timeseries('Refused or stopped, by endpoint', 'The same requests, by what they asked for.', 'reqps', [g.query('sum by (endpoint) (rate(promguard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{endpoint}}')], stacked=true),
+      g.timeseries('Refused or stopped, by reason', 'docs/read-limits.md lists the reasons.', 'reqps', [g.query('sum by (reason) (rate(prometheus_guard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{reason}}')], stacked=true),
+      g.timeseries('Refused or stopped, by endpoint', 'The same requests, by what they asked for.', 'reqps', [g.query('sum by (endpoint) (rate(prometheus_guard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{endpoint}}')], stacked=true),
       g.timeseries('Truncated and cut off', 'Lists that lack elements, and answers broken off after their first byte.', 'reqps', [
-        g.query('sum by (endpoint) (rate(promguard_api_responses_truncated_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'truncated {{endpoint}}'),
-        g.query('sum by (endpoint) (rate(promguard_api_responses_aborted_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'cut off {{endpoint}}'),
+        g.query('sum by (endpoint) (rate(prometheus_guard_api_responses_truncated_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'truncated {{endpoint}}'),
+        g.query('sum by (endpoint) (rate(prometheus_guard_api_responses_aborted_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'cut off {{endpoint}}'),
       ]),
     ]),
     g.row('Blind spots', [

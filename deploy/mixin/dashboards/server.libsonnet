@@ -9,8 +9,8 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
     g.row('Now', [
       // One that is down has no other series, and what is scraped beside it is no server.
       g.stat('Ready', 'Servers that answer queries, of those that are to be scraped. Less than all: the others have the reads of all.', 'percentunit', [g.query('(sum(prometheus_ready{%(s)s}) or 0 * count(up{%(s)s})) / count(up{%(s)s} and on (instance) last_over_time(prometheus_build_info{%(s)s}[1d]))' % { s: s })], [[null, 'red'], [1, 'green']]) + runbook('PrometheusNotReady'),
-      g.stat('Replayed', 'By the server that is farthest from being ready, as another one sees it; empty if all are ready.', 'percentunit', [g.query('min(promguard_wal_replay_progress_ratio{%(s)s} and on (instance) prometheus_ready{%(s)s} == 0)' % { s: s })]) + { fieldConfig+: { defaults+: { noValue: 'none replays' } } },
-      g.stat('Stopped', 'Reads refused or stopped per second, on all servers. Stopped, by reason, says why.', 'reqps', [g.query(g.measured('sum(rate(promguard_api_requests_stopped_total{%(s)s}[5m]))' % { s: s }, 'promguard_read_memory_budget_bytes{%s}' % s))], [[null, 'green'], [0.1, 'orange']]) + runbook('PrometheusReadsShed'),
+      g.stat('Replayed', 'By the server that is farthest from being ready, as another one sees it; empty if all are ready.', 'percentunit', [g.query('min(prometheus_guard_wal_replay_progress_ratio{%(s)s} and on (instance) prometheus_ready{%(s)s} == 0)' % { s: s })]) + { fieldConfig+: { defaults+: { noValue: 'none replays' } } },
+      g.stat('Stopped', 'Reads refused or stopped per second, on all servers. Stopped, by reason, says why.', 'reqps', [g.query(g.measured('sum(rate(prometheus_guard_api_requests_stopped_total{%(s)s}[5m]))' % { s: s }, 'prometheus_guard_read_memory_budget_bytes{%s}' % s))], [[null, 'green'], [0.1, 'orange']]) + runbook('PrometheusReadsShed'),
       g.stat('Rules missed', 'Evaluations left out in the last hour, by the server that left out most. Which: the dashboard Reads and rules.', 'locale', [g.query('round(max(sum by (instance) (increase(prometheus_rule_group_iterations_missed_total{%s}[1h]))))' % s)], [[null, 'green'], [1, 'red']]),
     ]),
     g.row('Memory', [
@@ -22,8 +22,8 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
         g.query('go_gc_gomemlimit_bytes{%s, pod=~"$pod"} < 2^60' % s, '{{pod}} GOMEMLIMIT'),
       ]) + runbook('PrometheusMemoryNearLimit'),
       g.timeseries('Budget of reads', 'Memory that reads have reserved, and what they may have (--guard.read-memory-budget).', 'bytes', [
-        g.query('promguard_read_memory_reserved_bytes{%s, pod=~"$pod"}' % s, '{{pod}} reserved'),
-        g.query('promguard_read_memory_budget_bytes{%s, pod=~"$pod"}' % s, '{{pod}} budget'),
+        g.query('prometheus_guard_read_memory_reserved_bytes{%s, pod=~"$pod"}' % s, '{{pod}} reserved'),
+        g.query('prometheus_guard_read_memory_budget_bytes{%s, pod=~"$pod"}' % s, '{{pod}} budget'),
       ]),
       g.timeseries('Series and chunks in memory', 'What the memory is for. Series that leap are new ones: the dashboard Drop rules has them by job.', 'short', [
         g.query('prometheus_tsdb_head_series{%s, pod=~"$pod"}' % s, '{{pod}} series'),
@@ -32,20 +32,20 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
     ]),
     g.row('Reads', [
       g.timeseries('In flight and waiting', 'Reads of each server that run or wait, and those of them that wait for their turn, by pool.', 'locale', [
-        g.query('promguard_api_requests_in_flight{%s, pod=~"$pod"}' % s, '{{pod}} in flight'),
-        g.query('promguard_api_requests_queued{%s, pod=~"$pod"}' % s, '{{pod}} waiting: {{pool}}'),
+        g.query('prometheus_guard_api_requests_in_flight{%s, pod=~"$pod"}' % s, '{{pod}} in flight'),
+        g.query('prometheus_guard_api_requests_queued{%s, pod=~"$pod"}' % s, '{{pod}} waiting: {{pool}}'),
       ]),
-      g.timeseries('Wait (p99)', 'For a place in a pool and for memory, on all servers.', 's', [g.query('histogram_quantile(0.99, sum by (pool, le) (rate(promguard_api_queue_duration_seconds_bucket{%s, pod=~"$pod"}[$__rate_interval])))' % s, '{{pool}}')]),
-      g.timeseries('Stopped', 'Reads refused or stopped, by reason: docs/read-limits.md lists them, and their flags.', 'reqps', [g.query('sum by (reason) (rate(promguard_api_requests_stopped_total{%s, pod=~"$pod"}[$__rate_interval])) > 0' % s, '{{reason}}')], stacked=true) + runbook('PrometheusReadsShed'),
+      g.timeseries('Wait (p99)', 'For a place in a pool and for memory, on all servers.', 's', [g.query('histogram_quantile(0.99, sum by (pool, le) (rate(prometheus_guard_api_queue_duration_seconds_bucket{%s, pod=~"$pod"}[$__rate_interval])))' % s, '{{pool}}')]),
+      g.timeseries('Stopped', 'Reads refused or stopped, by reason: docs/read-limits.md lists them, and their flags.', 'reqps', [g.query('sum by (reason) (rate(prometheus_guard_api_requests_stopped_total{%s, pod=~"$pod"}[$__rate_interval])) > 0' % s, '{{reason}}')], stacked=true) + runbook('PrometheusReadsShed'),
       g.timeseries('Spare connections', 'In use only when --web.max-connections are taken.', 'cps', [
-        g.query('sum(rate(promguard_spare_connections_accepted_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, 'accepted'),
-        g.query('sum(rate(promguard_spare_connections_refused_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, 'refused'),
+        g.query('sum(rate(prometheus_guard_spare_connections_accepted_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, 'accepted'),
+        g.query('sum(rate(prometheus_guard_spare_connections_refused_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, 'refused'),
       ]) + runbook('PrometheusConnectionsUsedUp'),
     ]),
     g.row('Starts and replay', [
-      g.timeseries('Replay', 'Share of the checkpoint and the WAL that is replayed. While a server replays, only another one can scrape it.', 'percentunit', [g.query('promguard_wal_replay_progress_ratio{%s, pod=~"$pod"} and on (instance) prometheus_ready{%s} == 0' % [s, s], '{{pod}}')], max=1) + runbook('PrometheusReplayStalled'),
+      g.timeseries('Replay', 'Share of the checkpoint and the WAL that is replayed. While a server replays, only another one can scrape it.', 'percentunit', [g.query('prometheus_guard_wal_replay_progress_ratio{%s, pod=~"$pod"} and on (instance) prometheus_ready{%s} == 0' % [s, s], '{{pod}}')], max=1) + runbook('PrometheusReplayStalled'),
       g.timeseries('Last replay took', 'How long a server was away at its last start: as long as a startup probe has to wait.', 's', [g.query('prometheus_tsdb_data_replay_duration_seconds{%s, pod=~"$pod"}' % s, '{{pod}}')]),
-      g.timeseries('Processors of the replay', 'How many the last replay could use (--guard.wal-replay-gomaxprocs).', 'locale', [g.query('promguard_wal_replay_gomaxprocs{%s, pod=~"$pod"}' % s, '{{pod}}')]),
+      g.timeseries('Processors of the replay', 'How many the last replay could use (--guard.wal-replay-gomaxprocs).', 'locale', [g.query('prometheus_guard_wal_replay_gomaxprocs{%s, pod=~"$pod"}' % s, '{{pod}}')]),
       g.timeseries('Log to replay', 'Size of the write-ahead log: what a start after a crash has to read.', 'bytes', [g.query('prometheus_tsdb_wal_storage_size_bytes{%s, pod=~"$pod"}' % s, '{{pod}}')]),
     ]),
     g.row('What must not suffer', [

@@ -19,29 +19,29 @@ import (
 	"time"
 )
 
-// Class orders requests by who waits for them.
+// Class orders requests by who waits for them: the classes of querylimit, and alerts.
 type Class uint8
 
 const (
 	// Alerts are queries of alert rules, which nobody may miss.
 	Alerts Class = iota
-	// Panels are queries that people look at.
-	Panels
+	// Query is PromQL that no alert rule asks for.
+	Query
 	// Metadata is what autocompletion and variables read.
 	Metadata
 	// Bulk is what machines read in large pieces: federation and remote read.
 	Bulk
-	// Rest is everything else.
-	Rest
+	// Status is everything else.
+	Status
 
 	// NumClasses is how many there are.
 	NumClasses
 )
 
-var classNames = [NumClasses]string{"alerts", "panels", "metadata", "bulk", "rest"}
+var classNames = [NumClasses]string{"alerts", "query", "metadata", "bulk", "status"}
 
 // Classes returns every class.
-func Classes() []Class { return []Class{Alerts, Panels, Metadata, Bulk, Rest} }
+func Classes() []Class { return []Class{Alerts, Query, Metadata, Bulk, Status} }
 
 // String returns the name used in metrics and in the configuration.
 func (c Class) String() string { return classNames[c] }
@@ -76,7 +76,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Queue: 200, TenantQueue: 100, Wait: 10 * time.Second,
-		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Panels: {Weight: 4}, Metadata: {Weight: 2}, Bulk: {Weight: 1, Max: 4}, Rest: {Weight: 1}},
+		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Query: {Weight: 4}, Metadata: {Weight: 2}, Bulk: {Weight: 1, Max: 4}, Status: {Weight: 1}},
 	}
 }
 

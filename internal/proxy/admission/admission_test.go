@@ -28,26 +28,26 @@ func options(change func(*Options)) Options {
 func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
 	c := New(DefaultOptions())
 	for range 1000 {
-		_, err := c.Acquire(t.Context(), "a", Rest)
+		_, err := c.Acquire(t.Context(), "a", Status)
 		require.NoError(t, err)
 	}
-	held, queued := c.InFlight(Rest)
+	held, queued := c.InFlight(Status)
 	require.Equal(t, [2]int{1000, 0}, [2]int{held, queued})
 }
 
 func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Wait = 1, 5*time.Second }))
-		release, err := c.Acquire(t.Context(), "a", Panels)
+		release, err := c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		time.AfterFunc(3*time.Second, release)
 		start := time.Now()
-		second, err := c.Acquire(t.Context(), "a", Panels)
+		second, err := c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		require.Equal(t, 3*time.Second, time.Since(start))
 
 		start = time.Now()
-		_, err = c.Acquire(t.Context(), "b", Panels)
+		_, err = c.Acquire(t.Context(), "b", Query)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
 		var refusal *Refusal
@@ -56,7 +56,7 @@ func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = c.Acquire(ctx, "b", Panels)
+		_, err = c.Acquire(ctx, "b", Query)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		second()
 		second() // Twice does not make two.
@@ -69,10 +69,10 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.TenantMax, o.Tenants = 10, 2, map[string]int{"big": 3} }))
 		for range 2 {
-			_, err := c.Acquire(t.Context(), "a", Panels)
+			_, err := c.Acquire(t.Context(), "a", Query)
 			require.NoError(t, err)
 		}
-		_, err := c.Acquire(t.Context(), "a", Panels)
+		_, err := c.Acquire(t.Context(), "a", Query)
 		var refusal *Refusal
 		require.ErrorAs(t, err, &refusal)
 		require.True(t, refusal.Tenant)
@@ -82,7 +82,7 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		for range 3 {
-			_, err := c.Acquire(t.Context(), "big", Panels)
+			_, err := c.Acquire(t.Context(), "big", Query)
 			require.NoError(t, err, "though one of a heavier class waits for its tenant")
 		}
 		require.Zero(t, time.Since(start))
@@ -93,11 +93,11 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 func TestFullQueueRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue = 1, 3, 2 }))
-		release, err := c.Acquire(t.Context(), "a", Panels)
+		release, err := c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		for _, tenant := range []string{"a", "a", "b"} {
 			go func() {
-				if release, err := c.Acquire(t.Context(), tenant, Panels); err == nil {
+				if release, err := c.Acquire(t.Context(), tenant, Query); err == nil {
 					release()
 				}
 			}()
@@ -105,7 +105,7 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 		}
 		start := time.Now()
 		for _, tenant := range []string{"a", "c"} {
-			_, err = c.Acquire(t.Context(), tenant, Panels)
+			_, err = c.Acquire(t.Context(), tenant, Query)
 			require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and the queue is full")
 		}
 		require.Zero(t, time.Since(start))
@@ -117,13 +117,13 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 // which they get the one permit.
 func served(t *testing.T, c *Controller, tenants []string, n int) []string {
 	t.Helper()
-	release, err := c.Acquire(t.Context(), "first", Panels)
+	release, err := c.Acquire(t.Context(), "first", Query)
 	require.NoError(t, err)
 	var (
 		mu    sync.Mutex
 		order []string
 	)
-	for _, class := range []Class{Rest, Metadata, Panels, Alerts} {
+	for _, class := range []Class{Status, Metadata, Query, Alerts} {
 		for range n {
 			for _, tenant := range tenants {
 				go func() {
@@ -155,7 +155,7 @@ func TestClassesAreServedByWeightAndNoneStarves(t *testing.T) {
 			counts[who]++
 		}
 		// 8 : 4 : 2 : 1, until the alerts are through.
-		require.Equal(t, map[string]int{"alerts a": 15, "panels a": 9, "metadata a": 4, "rest a": 2}, counts)
+		require.Equal(t, map[string]int{"alerts a": 15, "query a": 9, "metadata a": 4, "status a": 2}, counts)
 	})
 }
 
@@ -190,7 +190,7 @@ func TestClassThatWasAloneForLongIsServedByItsWeightAfterwards(t *testing.T) {
 		wg.Wait()
 		order = nil
 
-		queue(Rest, 61)
+		queue(Status, 61)
 		queue(Alerts, 40)
 		wg.Wait()
 		counts := map[Class]int{}
@@ -204,7 +204,7 @@ func TestClassThatWasAloneForLongIsServedByItsWeightAfterwards(t *testing.T) {
 func TestFullQueueMakesRoomForAHeavierClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue, o.Wait = 1, 3, 2, time.Hour }))
-		hold, err := c.Acquire(t.Context(), "a", Panels)
+		hold, err := c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		results := map[string]string{}
 		var mu sync.Mutex
@@ -222,17 +222,17 @@ func TestFullQueueMakesRoomForAHeavierClass(t *testing.T) {
 			synctest.Wait()
 		}
 		const full = "the server has 1 requests in flight, which is all that may be, and the queue is full"
-		ask("1", "a", Rest)
+		ask("1", "a", Status)
 		ask("2", "a", Metadata)
-		ask("3", "b", Rest)
+		ask("3", "b", Status)
 		require.Empty(t, results)
-		ask("rest", "c", Rest)
-		require.Equal(t, map[string]string{"rest": full}, results, "of the same weight")
+		ask("newest", "c", Status)
+		require.Equal(t, map[string]string{"newest": full}, results, "of the same weight")
 
 		ask("alert of a", "a", Alerts) // The queue of the tenant is full.
-		require.Equal(t, map[string]string{"rest": full, "1": full}, results)
+		require.Equal(t, map[string]string{"newest": full, "1": full}, results)
 		ask("alert of c", "c", Alerts) // The whole is, and the lightest goes first.
-		require.Equal(t, map[string]string{"rest": full, "1": full, "3": full}, results)
+		require.Equal(t, map[string]string{"newest": full, "1": full, "3": full}, results)
 		ask("second alert of a", "a", Alerts)
 		require.Equal(t, full, results["2"])
 		ask("third alert of a", "a", Alerts)
@@ -250,13 +250,13 @@ func TestFullQueueMakesRoomForAHeavierClass(t *testing.T) {
 func TestTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 1 }))
-		var panels []string
+		var queries []string
 		for _, who := range served(t, c, []string{"a", "a", "a", "b"}, 3) {
-			if who == "panels a" || who == "panels b" {
-				panels = append(panels, who[len(who)-1:])
+			if who == "query a" || who == "query b" {
+				queries = append(queries, who[len(who)-1:])
 			}
 		}
-		require.Equal(t, []string{"a", "b", "a", "b", "a", "b", "a", "a", "a", "a", "a", "a"}, panels)
+		require.Equal(t, []string{"a", "b", "a", "b", "a", "b", "a", "a", "a", "a", "a", "a"}, queries)
 	})
 }
 
@@ -275,11 +275,11 @@ func TestClassMayHoldNoMoreThanItsMaximum(t *testing.T) {
 func TestNewOptionsAdmitThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 1 }))
-		_, err := c.Acquire(t.Context(), "a", Panels)
+		_, err := c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { c.SetOptions(options(func(o *Options) { o.Max = 2 })) })
 		start := time.Now()
-		_, err = c.Acquire(t.Context(), "a", Panels)
+		_, err = c.Acquire(t.Context(), "a", Query)
 		require.NoError(t, err)
 		require.Equal(t, time.Second, time.Since(start))
 	})
@@ -334,8 +334,8 @@ func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"a bound is negative": func(o *Options) { o.Queue = -1 },
-		"class panels has weight 0 and max 0: use a weight of at least 1": func(o *Options) { o.Classes[Panels].Weight = 0 },
-		`tenant "a" has 0 permits: use at least 1`:                        func(o *Options) { o.Tenants = map[string]int{"a": 0} },
+		"class query has weight 0 and max 0: use a weight of at least 1": func(o *Options) { o.Classes[Query].Weight = 0 },
+		`tenant "a" has 0 permits: use at least 1`:                       func(o *Options) { o.Tenants = map[string]int{"a": 0} },
 	} {
 		o := options(change)
 		require.ErrorContains(t, o.Validate(), want)
@@ -348,7 +348,7 @@ func BenchmarkAcquire(b *testing.B) {
 	c := New(options(func(o *Options) { o.Max, o.TenantMax = 100, 50 }))
 	b.ReportAllocs()
 	for b.Loop() {
-		release, err := c.Acquire(b.Context(), "a", Panels)
+		release, err := c.Acquire(b.Context(), "a", Query)
 		if err != nil {
 			b.Fatal(err)
 		}

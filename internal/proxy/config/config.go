@@ -25,7 +25,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
-	"github.com/promguard/promguard/internal/proxy/answercache"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -44,8 +43,6 @@ type Config struct {
 	Collapse  bool
 	// Open names the endpoints that are open besides those that always are.
 	Open []string
-	// Cache says which answers are kept for a while.
-	Cache answercache.Options
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
 	// Tracing says where spans are sent; without an endpoint, nowhere.
@@ -117,7 +114,7 @@ func parse(text []byte) (*Config, Errors) {
 	}
 	f := file{
 		global: querylimit.DefaultOptions(), tenants: map[string][]querylimit.Override{},
-		admission: admission.DefaultOptions(), collapse: true, cache: answercache.DefaultOptions(),
+		admission: admission.DefaultOptions(), collapse: true,
 		queryLog: querylog.Options{SlowerThan: time.Second},
 	}
 	f.admission.Tenants = map[string]int{}
@@ -138,7 +135,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader, f.passHeaders...), Admission: f.admission, Collapse: f.collapse, Open: f.open, Cache: f.cache, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader, f.passHeaders...), Admission: f.admission, Collapse: f.collapse, Open: f.open, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -172,7 +169,6 @@ type file struct {
 	admission    admission.Options
 	collapse     bool
 	open         []string
-	cache        answercache.Options
 	queryLog     querylog.Options
 	tracing      promconfig.TracingConfig
 }
@@ -203,18 +199,7 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
 		"open":      func(n *yaml.Node) { f.open = decodeOpen(d, n) },
 		"cache": func(n *yaml.Node) {
-			before := len(d.errs)
-			d.keys(n, keys{
-				"max_bytes": func(n *yaml.Node) {
-					value, _ := d.number(n)
-					f.cache.MaxBytes = int64(value)
-				},
-				"ttl":   func(n *yaml.Node) { f.cache.TTL = d.duration(n, "none") },
-				"round": func(n *yaml.Node) { f.cache.Round = d.duration(n, "none") },
-			})
-			if len(d.errs) == before {
-				d.check(n, f.cache.Validate())
-			}
+			d.errorf(n, "promguard has no cache of answers: remove cache, and use the Query Frontend of Thanos, that of Mimir, or Trickster")
 		},
 		"query_log": func(n *yaml.Node) {
 			d.keys(n, keys{

@@ -48,7 +48,7 @@ type inForce struct {
 }
 
 // infoMetric has a series for each drop rule in force.
-const infoMetric = "promguard_drop_rule_info"
+const infoMetric = "prometheus_guard_drop_rule_info"
 
 // profileInForce asks a server that scrapes itself for its drop rules. The name
 // alone is no answer: a file's profile may have any.

@@ -247,7 +247,7 @@ func TestNamesThatARuleCannotTellApartAreLeftAlone(t *testing.T) {
 	f, err := New(evidence(t, ruleFile, ""))
 	require.NoError(t, err)
 	for name, want := range map[string]bool{
-		"unread": true, "unread.with.dots": true, "a;b": false, "a\nb": false, "": false, "up": false, "scrape_x": false, "ALERTS": false, "promguard_drop_rule_info": false,
+		"unread": true, "unread.with.dots": true, "a;b": false, "a\nb": false, "": false, "up": false, "scrape_x": false, "ALERTS": false, "prometheus_guard_drop_rule_info": false,
 		"a:b": false, "recorded_otherwise": false, "read_plainly": false, "read_by_regex_three": false, "target_info": false,
 	} {
 		require.Equal(t, want, f.Unread(name), "%q", name)
@@ -298,7 +298,7 @@ func within(t *testing.T, prom *promtest.Server, requests, series int) *promapi.
 func shown(p relabel.Profile, instance string) []labels.Labels {
 	out := []labels.Labels{labels.FromStrings("__name__", "unread", "a", "1")}
 	for _, r := range p.Rules {
-		out = append(out, labels.FromStrings("__name__", "promguard_drop_rule_info", "profile", p.Name, "rule", r.ID, "class", string(r.Class), "instance", instance))
+		out = append(out, labels.FromStrings("__name__", "prometheus_guard_drop_rule_info", "profile", p.Name, "rule", r.ID, "class", string(r.Class), "instance", instance))
 	}
 	return out
 }

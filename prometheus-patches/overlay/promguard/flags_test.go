@@ -56,7 +56,7 @@ func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 		"guard.api-timeout=soon":                 `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`,
 		"guard.queue-timeout=10":                 `--guard.queue-timeout: "10" is neither off nor a duration such as 30s`,
 		"guard.spare-connections=some":           `--guard.spare-connections: "some" is neither off nor a number of at least 1`,
-		"guard.read-concurrency=-1":              `--guard.read-concurrency: "-1" is neither auto, off nor a number of at least 1`,
+		"guard.bulk-concurrency=-1":              `--guard.bulk-concurrency: "-1" is neither auto, off nor a number of at least 1`,
 		"guard.query-text-limits=maybe":          `--guard.query-text-limits: "maybe" is neither off nor on`,
 		"guard.wal-replay=fast":                  `--guard.wal-replay: "fast" is neither off nor parallel nor upstream`,
 		"guard.wal-replay-gomaxprocs=-2":         `--guard.wal-replay-gomaxprocs: "-2" is neither auto, off, nor a number of processors of at least 1`,
@@ -126,12 +126,12 @@ func TestTheLogSaysWhatIsInForce(t *testing.T) {
 func TestReadsByThemselvesAreAsManyAsUpstreamLetsIn(t *testing.T) {
 	f, _, err := parse(t)
 	require.NoError(t, err)
-	require.EqualValues(t, 10, f.reads.readConcurrency(2, 10))
-	require.EqualValues(t, 16, f.reads.readConcurrency(16, 10))
-	require.EqualValues(t, 4, f.reads.readConcurrency(1, 0))
-	f, _, err = parse(t, "--guard.read-concurrency=3")
+	require.EqualValues(t, 10, f.reads.bulkConcurrency(2, 10))
+	require.EqualValues(t, 16, f.reads.bulkConcurrency(16, 10))
+	require.EqualValues(t, 4, f.reads.bulkConcurrency(1, 0))
+	f, _, err = parse(t, "--guard.bulk-concurrency=3")
 	require.NoError(t, err)
-	require.EqualValues(t, 3, f.reads.readConcurrency(2, 10))
+	require.EqualValues(t, 3, f.reads.bulkConcurrency(2, 10))
 }
 
 func TestABudgetBeyondTheMemoryThereIsIsWarnedOf(t *testing.T) {

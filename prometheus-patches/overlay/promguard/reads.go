@@ -46,7 +46,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"30s", &f.timeout)
 	add("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4.",
 		"auto", &f.metadata)
-	add("guard.read-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4.",
+	add("guard.bulk-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4.",
 		"auto", &f.read)
 	add("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room.",
 		"auto", &f.query)
@@ -88,7 +88,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		Timeout:             time.Duration(f.reads.timeout.Duration),
 		QueryTimeout:        time.Duration(queryTimeout),
 		MetadataConcurrency: int(f.reads.metadata.or(max(4, 2*procs))),
-		ReadConcurrency:     int(f.reads.readConcurrency(procs, int64(o.RemoteReadConcurrencyLimit))),
+		BulkConcurrency:     int(f.reads.bulkConcurrency(procs, int64(o.RemoteReadConcurrencyLimit))),
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
 		Procs:               int(f.reads.procs.or(max(1, procs-1))),
 		CrowdProcs:          crowdProcs(f.reads.crowd),
@@ -112,10 +112,10 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 	return err
 }
 
-// readConcurrency returns how many federation and remote read requests run at a
+// bulkConcurrency returns how many federation and remote read requests run at a
 // time. By itself it lets in what upstream's own limit of remote reads does: what
 // keeps more of them from hurting is the memory budget and the turns on processors.
-func (f *readFlags) readConcurrency(procs, remoteReads int64) int64 {
+func (f *readFlags) bulkConcurrency(procs, remoteReads int64) int64 {
 	return f.read.or(max(4, procs, remoteReads))
 }
 

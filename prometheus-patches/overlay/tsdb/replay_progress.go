@@ -86,7 +86,7 @@ func (r *walReplay) startProgress() error {
 	}
 	p := r.progress
 	r.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "promguard_wal_replay_progress_ratio",
+		Name: "prometheus_guard_wal_replay_progress_ratio",
 		Help: "How much of the bytes of the checkpoint and the WAL has been replayed at start.",
 	}, func() float64 { return p.now().Ratio })
 	return r.h.reg.Register(r.gauge)

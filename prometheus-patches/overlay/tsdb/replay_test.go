@@ -740,7 +740,7 @@ func metricsFingerprint(t *testing.T, reg *prometheus.Registry) []string {
 	require.NoError(t, err)
 	var out []string
 	for _, f := range families {
-		if f.GetName() == "promguard_wal_replay_progress_ratio" || strings.Contains(f.GetName(), "duration") || strings.Contains(f.GetName(), "_seconds") && !strings.Contains(f.GetName(), "exemplar") {
+		if f.GetName() == "prometheus_guard_wal_replay_progress_ratio" || strings.Contains(f.GetName(), "duration") || strings.Contains(f.GetName(), "_seconds") && !strings.Contains(f.GetName(), "exemplar") {
 			continue
 		}
 		var b bytes.Buffer

@@ -72,7 +72,7 @@ func objectsByName(t *testing.T, stream []byte) map[string]any {
 
 func addByName(t *testing.T, to map[string]any, object any) {
 	t.Helper()
-	object = comparable(object)
+	object = normalized(object)
 	o := object.(map[string]any)
 	key := o["kind"].(string) + "/" + o["metadata"].(map[string]any)["name"].(string)
 	require.NotContains(t, to, key)
@@ -81,15 +81,15 @@ func addByName(t *testing.T, to map[string]any, object any) {
 
 // comparable cuts the hashes off every string that is the name of a ConfigMap, and
 // parses strings that are JSON, which both lay out in ways of their own.
-func comparable(v any) any {
+func normalized(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k := range v {
-			v[k] = comparable(v[k])
+			v[k] = normalized(v[k])
 		}
 	case []any:
 		for i := range v {
-			v[i] = comparable(v[i])
+			v[i] = normalized(v[i])
 		}
 	case string:
 		var parsed map[string]any

@@ -140,7 +140,7 @@ func TestTheKubePrometheusOverlayChangesWhatTheDiffShows(t *testing.T) {
 func withoutGenerated(t *testing.T, stream []byte) string {
 	t.Helper()
 	var out []string
-	for _, doc := range strings.Split(string(stream), "---\n") {
+	for doc := range strings.SplitSeq(string(stream), "---\n") {
 		var object struct {
 			Kind     string `json:"kind"`
 			Metadata struct {

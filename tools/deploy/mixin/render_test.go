@@ -48,7 +48,7 @@ func TestWithoutAGuardNothingAsksForOne(t *testing.T) {
 }
 
 func TestJsonnetIsFormatted(t *testing.T) {
-	require.NoError(t, filepath.WalkDir(root+"/deploy", func(name string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(root+"/deploy", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, "sonnet") {
 			return err
 		}

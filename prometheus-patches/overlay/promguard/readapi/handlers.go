@@ -38,7 +38,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		opts:     opts,
 		table:    reads.NewTable(opts.Budget),
 		metadata: reads.NewPool("metadata", opts.MetadataConcurrency),
-		bulk:     reads.NewPool("read", opts.ReadConcurrency),
+		bulk:     reads.NewPool("bulk", opts.BulkConcurrency),
 		query:    reads.NewPool("query", opts.QueryConcurrency),
 	}
 	h.table.Turns = reads.NewTurns(opts.Procs, opts.CrowdProcs)
@@ -56,7 +56,7 @@ var textMost = promqltext.Cost{Bytes: promqltext.MaxBytes, Operators: promqltext
 
 func checkText(texts ...string) error {
 	if err := promqltext.Check(textMost, texts...); err != nil {
-		return fmt.Errorf("--guard.query-text-limits: %w", err)
+		return fmt.Errorf("%w (--guard.query-text-limits)", err)
 	}
 	return nil
 }

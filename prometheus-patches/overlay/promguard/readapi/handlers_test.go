@@ -491,14 +491,17 @@ func TestReadThatNeedsMoreThanTheBudgetIsRefusedWith422(t *testing.T) {
 func TestTextThatCostsTooMuchToParseIsRefusedBeforeItIsParsed(t *testing.T) {
 	h := limited(t, Options{CheckText: true})
 	s := serve(t, h, "/query", func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
-	for _, query := range []string{strings.Repeat("-", 20000) + "x", `{a=~"` + strings.Repeat("x{1000}", 400) + `"}`} {
+	for query, want := range map[string]string{
+		strings.Repeat("-", 20000) + "x":                "^Split the query, .*: PromQL of 20000 operators, .* exceeds the 10000 allowed",
+		`{a=~"` + strings.Repeat("x{1000}", 400) + `"}`: "^Avoid counted repetition .*: a set of regular expressions .* exceeds the 300000 allowed",
+	} {
 		resp, err := http.PostForm(s.URL, url.Values{"query": {query}})
 		require.NoError(t, err)
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode)
-		require.Contains(t, string(body), "Limit ")
+		require.Regexp(t, want+` \(--guard.query-text-limits\)$`, envelopeOf(t, string(body)).Error)
 	}
 }
 

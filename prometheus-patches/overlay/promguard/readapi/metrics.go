@@ -24,25 +24,25 @@ func newMetrics(h *Handlers, reg prometheus.Registerer) *metrics {
 	factory := promauto.With(reg)
 	m := &metrics{
 		stopped: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "promguard_api_requests_stopped_total",
+			Name: "prometheus_guard_api_requests_stopped_total",
 			Help: "Read requests that were refused or stopped, by endpoint and reason.",
 		}, []string{"endpoint", "reason"}),
 		aborted: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "promguard_api_responses_aborted_total",
+			Name: "prometheus_guard_api_responses_aborted_total",
 			Help: "Answers that were cut off after their first byte because the read was stopped or the client left, by endpoint.",
 		}, []string{"endpoint"}),
 		truncated: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "promguard_api_responses_truncated_total",
+			Name: "prometheus_guard_api_responses_truncated_total",
 			Help: "Answers that lack elements because they reached a limit of results or bytes, by endpoint.",
 		}, []string{"endpoint"}),
 		queued: factory.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "promguard_api_queue_duration_seconds",
+			Name:    "prometheus_guard_api_queue_duration_seconds",
 			Help:    "Time that read requests waited for their turn, by pool.",
 			Buckets: []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"pool"}),
 	}
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "promguard_api_requests_in_flight",
+		Name: "prometheus_guard_api_requests_in_flight",
 		Help: "Read requests that run or wait for their turn.",
 	}, func() float64 { return float64(h.table.Len()) })
 	for _, pool := range []*reads.Pool{h.metadata, h.bulk, h.query} {
@@ -50,18 +50,18 @@ func newMetrics(h *Handlers, reg prometheus.Registerer) *metrics {
 			continue
 		}
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "promguard_api_requests_queued",
+			Name:        "prometheus_guard_api_requests_queued",
 			Help:        "Read requests that wait for their turn, by pool.",
 			ConstLabels: prometheus.Labels{"pool": pool.Name()},
 		}, func() float64 { return float64(pool.Waiting()) })
 	}
 	if b := h.opts.Budget; b != nil {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "promguard_read_memory_reserved_bytes",
+			Name: "prometheus_guard_read_memory_reserved_bytes",
 			Help: "Memory that read requests have reserved.",
 		}, func() float64 { return float64(b.Held()) })
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "promguard_read_memory_budget_bytes",
+			Name: "prometheus_guard_read_memory_budget_bytes",
 			Help: "Memory that read requests may reserve.",
 		}, func() float64 { return float64(b.Total()) })
 	}

@@ -19,10 +19,10 @@ type Options struct {
 	// Timeout is the deadline of a request; one that evaluates PromQL has
 	// QueryTimeout, the evaluation's own limit, on top.
 	Timeout, QueryTimeout time.Duration
-	// MetadataConcurrency, ReadConcurrency and QueryConcurrency are how many
+	// MetadataConcurrency, BulkConcurrency and QueryConcurrency are how many
 	// requests for metadata, for federation and remote read, and for PromQL may
 	// run at a time. Others wait for QueueTimeout.
-	MetadataConcurrency, ReadConcurrency, QueryConcurrency int
+	MetadataConcurrency, BulkConcurrency, QueryConcurrency int
 	QueueTimeout                                           time.Duration
 	// Procs is how many processors reads that run for long may keep busy, and
 	// CrowdProcs the least GOMAXPROCS while some wait for them; 0 leaves it.
@@ -52,6 +52,6 @@ type Options struct {
 
 // limits says whether any limit is set.
 func (o *Options) limits() bool {
-	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.ReadConcurrency > 0 || o.QueryConcurrency > 0 ||
+	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.BulkConcurrency > 0 || o.QueryConcurrency > 0 ||
 		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
 }

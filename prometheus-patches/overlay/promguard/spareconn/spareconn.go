@@ -53,11 +53,11 @@ func NewPool(n int, reg prometheus.Registerer) *Pool {
 	return &Pool{
 		permits: make(chan struct{}, n),
 		accepted: factory.NewCounter(prometheus.CounterOpts{
-			Name: "promguard_spare_connections_accepted_total",
+			Name: "prometheus_guard_spare_connections_accepted_total",
 			Help: "Connections that were accepted although --web.max-connections were open.",
 		}),
 		refused: factory.NewCounter(prometheus.CounterOpts{
-			Name: "promguard_spare_connections_refused_total",
+			Name: "prometheus_guard_spare_connections_refused_total",
 			Help: "Requests over such connections that were refused because they may wait.",
 		}),
 	}

@@ -81,7 +81,7 @@ func Cap(limit Limit, concurrency *int, logger *slog.Logger, reg prometheus.Regi
 	capped := limit.of(before)
 	*concurrency = capped
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
-		Name: "promguard_wal_replay_gomaxprocs",
+		Name: "prometheus_guard_wal_replay_gomaxprocs",
 		Help: "Processors that the replay of the write-ahead log used at start.",
 	}).Set(float64(capped))
 	if capped == before {

@@ -1,0 +1,174 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/promguard/promguard/internal/proxy/canonical"
+	"github.com/promguard/promguard/internal/proxy/jsonedit"
+	"github.com/promguard/promguard/internal/proxy/upstream"
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// modifyResponse looks at the headers of an answer before they are passed on.
+func (p *Proxy) modifyResponse(res *http.Response) error {
+	switch res.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		// The client would follow it around promguard, with its credentials.
+		return fmt.Errorf("%w to %q", errRedirect, canonical.Shorten(res.Header.Get("Location")))
+	case upstream.StatusLoop:
+		return errLoop
+	}
+	x := exchangeOf(res.Request.Context())
+	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
+		return errNoEnd // It ends with the connection, so that a part looks whole.
+	}
+	if err := p.limitSize(res, x); err != nil {
+		return err
+	}
+	if len(x.warnings) > 0 {
+		injectWarnings(res, x.warnings, p.metrics.lostWarnings.Inc)
+	}
+	return nil
+}
+
+// measuresPlain reports whether the answer must come uncompressed to be measured.
+func (x *exchange) measuresPlain() bool {
+	l, mode := x.verdict.Policy.Response(x.endpoint.Class)
+	return mode == querylimit.ModeEnforce && l.Max > 0
+}
+
+// limitSize bounds the bytes of an answer, before they come.
+func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
+	class := x.endpoint.Class
+	l, mode := x.verdict.Policy.Response(class)
+	if mode == querylimit.ModeOff {
+		return nil
+	}
+	// What snappy compresses of a remote read is the answer itself.
+	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.IsRemoteRead() && isEncoded(res, canonical.SnappyEncoding)
+	if enforce && l.Max > 0 && !plain {
+		if err := decode(res); err != nil {
+			return err
+		}
+		plain = true
+	}
+	limit := l.WireMax
+	if l.Max > 0 && (limit == 0 || l.Max < limit) {
+		limit = l.Max // Compressed, it has even more.
+	}
+	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
+	if enforce && !truncate && res.ContentLength > limit {
+		return x.verdict.Policy.RefuseResponse(class, limit, false)
+	}
+	refusal := x.verdict.Policy.RefuseResponse(class, limit, truncate)
+	exceeded := func() { p.exceed(x, refusal) }
+	if truncate {
+		x.bounded = jsonedit.New(res.Body, jsonedit.Options{
+			Limit: limit, Truncated: refusal.Error(), IsMap: class != querylimit.ClassQuery, Exceeded: exceeded, Lost: p.metrics.lostWarnings.Inc,
+		})
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
+	} else {
+		x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
+	}
+	res.Body = x.bounded
+	return nil
+}
+
+// bounded is an answer that may be broken off because of its size.
+type bounded interface {
+	io.ReadCloser
+	// TooLarge reports whether it was.
+	TooLarge() bool
+}
+
+// sizeLimiter breaks an answer off that is longer than allowed, or only notices.
+type sizeLimiter struct {
+	io.ReadCloser
+
+	left     int64
+	exceeded func()
+	observe  bool
+}
+
+// Read implements io.Reader.
+func (l *sizeLimiter) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if l.left < 0 {
+		return n, err
+	}
+	if l.left -= int64(n); l.left >= 0 {
+		return n, err
+	}
+	l.exceeded()
+	if l.observe {
+		return n, err
+	}
+	return 0, jsonedit.ErrTooLarge
+}
+
+// TooLarge implements bounded.
+func (l *sizeLimiter) TooLarge() bool { return l.left < 0 && !l.observe }
+
+// injectWarnings makes the body of res carry warnings, which Grafana shows as
+// notices, and calls lost once if it cannot.
+func injectWarnings(res *http.Response, warnings []string, lost func()) {
+	if res.StatusCode/100 != 2 || !isPlain(res) || !isJSON(res) {
+		lost()
+		return
+	}
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	res.Body = jsonedit.New(res.Body, jsonedit.Options{Warnings: warnings, Lost: lost})
+}
+
+// isPlain looks at all encodings: those of several lines add up.
+func isPlain(res *http.Response) bool {
+	for _, encoding := range res.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
+	return true
+}
+
+// isEncoded reports whether res has this encoding and no other.
+func isEncoded(res *http.Response, encoding string) bool {
+	all := res.Header["Content-Encoding"]
+	return len(all) == 1 && strings.EqualFold(all[0], encoding)
+}
+
+func isJSON(res *http.Response) bool {
+	return strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")
+}
+
+// decode takes the compression off an answer, so that its bytes can be counted. A
+// server does not compress what it was asked not to, but something in front of it
+// may. The error is errEncoded, or what kept the body from being read.
+func decode(res *http.Response) error {
+	if !isEncoded(res, "gzip") {
+		return errEncoded
+	}
+	switch plain, err := gzip.NewReader(res.Body); {
+	case err == nil:
+		res.Body = readCloser{plain, res.Body}
+	case errors.Is(err, gzip.ErrHeader):
+		return errEncoded
+	case err != io.EOF: //nolint:errorlint // io.EOF itself: there is no body, and so nothing is compressed.
+		return err
+	}
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	return nil
+}
