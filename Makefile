@@ -54,6 +54,13 @@ demo: PACKAGE := ./tools/demo
 promguard walreplay oomstorm demo:
 	@go build -ldflags "$$($(PATCHES) ldflags)" -o $(BIN)/ $(PACKAGE)
 
+## install: promguard, prometheus and promtool of make build into PREFIX/bin, by default /usr/local/bin
+.PHONY: install
+PREFIX ?= /usr/local
+install: # Builds nothing, so that root need not.
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install $(BIN)/promguard $(BIN)/prometheus $(BIN)/promtool '$(DESTDIR)$(PREFIX)/bin'
+
 ## test: everything that must pass before a change lands
 .PHONY: test
 test: build test-unit test-mixin patches-verify patches-test test-e2e
@@ -89,6 +96,11 @@ deploy-render:
 .PHONY: test-e2e
 test-e2e: build stock demo
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
+
+## test-contributing: the worked examples of CONTRIBUTING.md, followed literally in a copy of the repository
+.PHONY: test-contributing
+test-contributing:
+	PROMGUARD_EXAMPLES=1 go test -count=1 -v ./test -run TestTheWorkedExamples
 
 ## test-race: the same packages under the race detector, which needs a C compiler; those of the patched Prometheus are in test-race-patches
 .PHONY: test-race

@@ -333,6 +333,27 @@ func TestLinesAreFoundAmongMany(t *testing.T) {
 	}
 }
 
+// Lines that differ in a number are the usual ones, and some secrets give them keys in
+// a row.
+func TestLinesOfOneShapeAreSpreadOverTheIndexUnderEverySecret(t *testing.T) {
+	const n = 12_000 // Of 16,384.
+	for seed := range uint64(200) {
+		var secret [32]byte
+		_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(secret[:])
+		table := lineTable{index: make([]slot, 1<<14)}
+		probes := 0
+		for i := range n {
+			key := keyUnder(&secret, fmt.Appendf(nil, `container_cpu_usage_seconds_total{container="foo",id="/kubepods/%06d",pod="x"}`, i))
+			at := table.home(key)
+			for probes++; table.index[at] != nowhere; probes++ {
+				at = table.after(at)
+			}
+			table.index[at] = 2
+		}
+		require.Less(t, probes, 4*n, "seed %d", seed)
+	}
+}
+
 // heap is what is in use on the heap.
 func heap() uint64 {
 	runtime.GC()

@@ -25,9 +25,11 @@ var lineSecret = func() (secret [32]byte) {
 // n bytes, whoever chose them, have the same key with a probability of at most
 // 8*ceil(n/16) / 2^106 (Bernstein, "The Poly1305-AES message-authentication code",
 // theorem 3.3): of a million lines of 1 KiB in one target any two, 3.2e-18.
-func keyOf(line []byte) lineKey {
+func keyOf(line []byte) lineKey { return keyUnder(&lineSecret, line) }
+
+func keyUnder(secret *[32]byte, line []byte) lineKey {
 	var sum [16]byte
-	poly1305.Sum(&sum, line, &lineSecret)
+	poly1305.Sum(&sum, line, secret)
 	return lineKey{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
 }
 
@@ -44,7 +46,7 @@ type droppedEntry struct {
 type lineTable struct {
 	kept    slab[cacheEntry]
 	dropped slab[droppedEntry]
-	// index is open-addressed by the first half of the key. At most three quarters
+	// index is open-addressed by the key. At most three quarters
 	// of it are taken; the others are nowhere.
 	index []slot
 
@@ -118,8 +120,18 @@ func (t *lineTable) found(line []byte) slot {
 	return t.find(line)
 }
 
-func (t *lineTable) home(key lineKey) int { return int(key[0]) & (len(t.index) - 1) }
-func (t *lineTable) after(i int) int      { return (i + 1) & (len(t.index) - 1) }
+// home is where the index is searched from. The keys of lines that differ in one
+// number lie in a row, as Poly1305 is linear: they are mixed first, with the finalizer
+// of rrmxmx (Evensen, "Stronger, better, morer, Moremur", 2019).
+func (t *lineTable) home(key lineKey) int {
+	const odd = 0xD6E8FEB86659FD93
+	h := key[0]
+	h = (h ^ h>>32) * odd
+	h = (h ^ h>>32) * odd
+	return int(h^h>>32) & (len(t.index) - 1)
+}
+
+func (t *lineTable) after(i int) int { return (i + 1) & (len(t.index) - 1) }
 
 // addKept enters a line that was not found as a series.
 func (t *lineTable) addKept(line []byte, e cacheEntry) *cacheEntry {

@@ -187,6 +187,9 @@ func (d *damagedLogs) link(log string, damage *wlog.CorruptionErr) (name string,
 	if err := d.setAside(wlog.SegmentName(in, damage.Segment), damage.Offset); err != nil {
 		return "", err
 	}
+	if err := proveRoom(filepath.Join(tmp, "room"), wlog.SegmentName(filepath.Join(d.dir, log), damage.Segment)); err != nil {
+		return "", err
+	}
 	if err := syncDirs(tmp); err != nil {
 		return "", err
 	}
@@ -213,6 +216,26 @@ func (d *damagedLogs) setAside(segment string, offset int64) error {
 		return errors.Join(err, out.Close())
 	}
 	return out.Close()
+}
+
+// proveRoom writes, and removes, as much as the repair may write, the damaged segment:
+// with links beside them, the segments that the repair removes make no room, and what
+// a disk says is free need not be had, as with a quota.
+func proveRoom(name, segment string) error {
+	from, err := os.Open(segment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // It rewrites nothing.
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Sync(), to.Close(), os.Remove(name))
 }
 
 // copyRecords copies the records that a repair keeps.
@@ -333,8 +356,7 @@ func (d *damagedLogs) diskFull(need uint64) bool {
 
 // removeUnfinished removes what a start that was killed began to make or remove.
 func (d *damagedLogs) removeUnfinished() {
-	names, _ := filepath.Glob(filepath.Join(d.dir, damagedLogPrefix+"*Z"+damagedLogTmp))
-	for _, name := range names {
+	for _, name := range d.named(damagedLogTmp) {
 		if err := os.RemoveAll(name); err != nil {
 			d.logger.Warn("Cannot remove what was kept of a damaged log", "dir", name, "err", err)
 		}
@@ -343,19 +365,21 @@ func (d *damagedLogs) removeUnfinished() {
 
 // list returns the directories, the oldest first. One that somebody has renamed is
 // theirs.
-func (d *damagedLogs) list() []string {
+func (d *damagedLogs) list() []string { return d.named("") }
+
+// named returns the directories whose names end so behind the time.
+func (d *damagedLogs) named(suffix string) (names []string) {
 	entries, _ := os.ReadDir(d.dir)
-	var kept []string
 	for _, e := range entries {
 		at, ok := strings.CutPrefix(e.Name(), damagedLogPrefix)
 		if !ok || !e.IsDir() {
 			continue
 		}
-		if _, err := time.Parse(damagedLogTime, at); err == nil {
-			kept = append(kept, filepath.Join(d.dir, e.Name()))
+		if _, err := time.Parse(damagedLogTime+suffix, at); err == nil {
+			names = append(names, filepath.Join(d.dir, e.Name()))
 		}
 	}
-	return kept
+	return names
 }
 
 func (d *damagedLogs) size() float64 {

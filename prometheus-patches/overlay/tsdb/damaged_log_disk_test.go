@@ -37,24 +37,27 @@ func TestOnAFullDiskARepairEndsAsUpstreamsDoes(t *testing.T) {
 	}
 	unknown := func(string) (uint64, uint64, error) { return 0, 0, errors.ErrUnsupported }
 
-	var ends [2]map[string]string
-	for i, keeps := range []bool{false, true} {
-		t.Run(fmt.Sprint("no byte is left, keeping is ", keeps), func(t *testing.T) {
+	var ends []map[string]string
+	for name, keeper := range map[string]*damagedLogs{
+		"keeping is off": nil,
+		"keeping is on":  keeperOf(dir, promslog.NewNopLogger()),
+		"keeping is on, and the disk does not say": {dir: dir, logger: promslog.NewNopLogger(), space: unknown},
+	} {
+		t.Run("no byte is left, "+name, func(t *testing.T) {
 			mount(t, "size=600k")
 			fillBytes(t, dir)
 			damage := damageOf(t, dir, 2)
 			w, err := wlog.New(promslog.NewNopLogger(), nil, filepath.Join(dir, "wal"), compression.None)
 			require.NoError(t, err)
-			if keeps {
-				keeperOf(dir, promslog.NewNopLogger()).keep(damage, 0)
-			}
+			keeper.keep(damage, 0)
 			require.NoError(t, w.Repair(damage))
 			require.NoError(t, w.Close())
 			require.Empty(t, keptLogs(dir))
-			ends[i] = logFiles(t, dir)
+			ends = append(ends, logFiles(t, dir))
 		})
 	}
 	require.Equal(t, ends[0], ends[1])
+	require.Equal(t, ends[0], ends[2])
 
 	t.Run("no file can be made", func(t *testing.T) {
 		mount(t, "nr_inodes=40")
@@ -64,19 +67,6 @@ func TestOnAFullDiskARepairEndsAsUpstreamsDoes(t *testing.T) {
 		d.keep(damageOf(t, dir, 2), 0)
 		require.Empty(t, keptLogs(dir))
 		require.Equal(t, before, logFiles(t, dir))
-	})
-	t.Run("links take no byte", func(t *testing.T) {
-		mount(t, "size=600k")
-		fillBytes(t, dir)
-		d := keeperOf(dir, promslog.NewNopLogger())
-		d.space = unknown
-		d.keep(damageOf(t, dir, 2), 0)
-		names := keptLogs(dir)
-		require.Len(t, names, 1)
-		kept := logFiles(t, names[0])
-		requireNothingLost(t, logFiles(t, made), kept, "on a full disk")
-		require.Empty(t, kept["wal/00000002"], "a copy")
-		require.Len(t, readOnly(t, names[0]), 50)
 	})
 }
 

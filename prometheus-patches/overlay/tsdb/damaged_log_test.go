@@ -206,7 +206,7 @@ func TestTheOldestThatAreKeptGoFirst(t *testing.T) {
 func TestAStartSaysWhatItKeeps(t *testing.T) {
 	for _, sequential := range []bool{false, true} {
 		t.Run(fmt.Sprint("replayed by upstream's code is ", sequential), func(t *testing.T) {
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "data[1]") // No pattern.
 			writeSegments(t, dir)
 			damageSegment(t, dir, 2)
 			if sequential {

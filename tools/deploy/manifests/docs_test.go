@@ -50,7 +50,7 @@ func yamlOf(t *testing.T, page, heading string) []string {
 }
 
 func TestWhatThePagesSayToPasteBuilds(t *testing.T) {
-	first := yamlOf(t, "rollout.md", "3. The guard observes")
+	first := yamlOf(t, "rollout.md", "3. The proxy observes")
 	require.Len(t, first, 4)
 	policy := map[string]string{"policy/promguard.yml": first[0], "policy/kustomization.yaml": first[1]}
 	whole := yamlOf(t, "kubernetes.md", "On top of kube-prometheus")[0]
