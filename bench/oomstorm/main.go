@@ -99,7 +99,7 @@ func commonFlags(cmd *kingpin.CmdClause, c *common, defaultLimit string) (check 
 	cmd.Flag("limit-by", "What enforces the limit: a memory cgroup, or a watchdog that sets GOMEMLIMIT to 0.9 of it and kills. auto takes the cgroup where one can be made.").Default(byAuto).EnumVar(&c.LimitBy, byAuto, byCgroup, byWatchdog)
 	cmd.Flag("tmp-dir", "Where the data directory goes; there is one at a time.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.TmpDir)
 	cmd.Flag("ready-timeout", "How long a binary may take to start.").Default("15m").DurationVar(&c.ReadyTimeout)
-	cmd.Flag("rest-period", "Memory is at rest when it has not fallen for so long.").Default("5s").DurationVar(&c.RestPeriod)
+	cmd.Flag("rest-period", "Memory is at rest when it has not fallen for this long.").Default("5s").DurationVar(&c.RestPeriod)
 	cmd.Flag("format", "Format of the results: table, json, or benchfmt, which benchstat reads.").Default("table").EnumVar(&c.Format, "table", "json", "benchfmt")
 	return func() error {
 		if c.Series < fill.MinSeries {
@@ -141,7 +141,7 @@ func runFlags(cmd *kingpin.CmdClause) *stormConfig {
 	c := &stormConfig{}
 	check := commonFlags(cmd, &c.common, "2.5")
 	cmd.Flag("clients", "Clients that ask one after the other.").Default("16").IntVar(&c.Clients)
-	cmd.Flag("duration", "How long they do.").Default("120s").DurationVar(&c.Duration)
+	cmd.Flag("duration", "How long the clients ask.").Default("120s").DurationVar(&c.Duration)
 	mix := cmd.Flag("mix", "Weights of the kinds of requests; those left out are not made. Default: all, as in the documentation.").PlaceHolder("KIND=WEIGHT,...").String()
 	cmd.Flag("slow", "Share of the requests whose answer is read at 1 KB/s for up to 30 s. Shares are from 0 to 1; the dashboard's queries are neither slow nor left.").Default("0.05").Float64Var(&c.Slow)
 	cmd.Flag("leave", "Share of the requests whose client leaves after 0.2 to 2 s.").Default("0.2").Float64Var(&c.Leave)
@@ -151,7 +151,7 @@ func runFlags(cmd *kingpin.CmdClause) *stormConfig {
 	cmd.Flag("scrape-interval", "How often the targets are scraped.").Default("2s").DurationVar(&c.ScrapeInterval)
 	cmd.Flag("rule-interval", "How often the rules are evaluated.").Default("2s").DurationVar(&c.RuleInterval)
 	cmd.Flag("baseline", "How long the innocent query is asked before the storm.").Default("20s").DurationVar(&c.Baseline)
-	cmd.Flag("probe-rate", "How often per second it is asked.").Default("5").Float64Var(&c.ProbeRate)
+	cmd.Flag("probe-rate", "How often per second the innocent query is asked.").Default("5").Float64Var(&c.ProbeRate)
 	cmd.Flag("settle-timeout", "How long to wait after the storm for memory to come down, and again for SIGTERM to end the server.").Default("3m").DurationVar(&c.Settle)
 	cmd.Action(func(*kingpin.ParseContext) error {
 		if err := check(); err != nil {

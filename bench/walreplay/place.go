@@ -30,7 +30,7 @@ type bucketFlags struct {
 func addBucketFlags(cmd *kingpin.CmdClause) *bucketFlags {
 	f := &bucketFlags{}
 	cmd.Flag("objstore.config-file", "YAML file with the bucket of bucket:NAME, as Thanos takes it. Without it, the bucket is the directory walreplay-bucket.").PlaceHolder("FILE").StringVar(&f.file)
-	cmd.Flag("objstore.config", "The same YAML itself.").PlaceHolder("YAML").StringVar(&f.text)
+	cmd.Flag("objstore.config", "The same YAML, inline.").PlaceHolder("YAML").StringVar(&f.text)
 	cmd.Flag("objstore.timeout", "How long the bucket may take for its first answer.").Default("20s").DurationVar(&f.timeout)
 	return f
 }

@@ -46,7 +46,7 @@ func addRun(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	procs := cmd.Flag("gomaxprocs", "Values of the environment variable GOMAXPROCS to measure, separated by commas.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N,...").String()
 	cmd.Flag("count", "Replays per binary and value of GOMAXPROCS. benchstat wants 6 or more to tell a difference from noise.").Default("5").IntVar(&c.Count)
 	cmd.Flag("tmp-dir", "Where the copies go, one at a time. Use a disk like that of the server.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.TmpDir)
-	cmd.Flag("timeout", "Most time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.Timeout)
+	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.Timeout)
 	cmd.Flag("format", "benchfmt is Go's benchmark format, for benchstat, a line as soon as a replay is done; table and json come at the end, with the decode floor of the log.").Default("benchfmt").EnumVar(&c.Format, results.Formats()...)
 	cmd.Flag("out", "New file for the results, or bucket:NAME; standard output if left out.").PlaceHolder("PLACE").StringVar(&c.Out)
 	c.Buckets = addBucketFlags(cmd)

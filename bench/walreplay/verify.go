@@ -42,7 +42,7 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	binaries := cmd.Flag("binary", "Prometheus to compare, twice. See run.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
 	cmd.Flag("gomaxprocs", "The environment variable GOMAXPROCS of both.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N").IntVar(&c.gomaxprocs)
 	cmd.Flag("tmp-dir", "Where the two copies go.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.tmpDir)
-	cmd.Flag("timeout", "Most time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.timeout)
+	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.timeout)
 	c.buckets = addBucketFlags(cmd)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
 		if c.binaries, err = binary.ParseAll(*binaries); err != nil {

@@ -31,9 +31,9 @@ func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcomm
 	c := policy.Command("suggest", "Draw limits from a query log of promguard or of Prometheus, and write those to change as YAML for the policy file.")
 	c.Flag("query-log", "Query log. May be repeated.").Required().StringsVar(&f.logs)
 	c.Flag("config.file", "Policy file that the limits are for; without it every limit has its default.").StringVar(&f.policy)
-	c.Flag("margin", "What is allowed for each limit, as a multiple of the 99th percentile that was seen; of a limit that refuses at once, of the most that was seen.").Default("1.5").Float64Var(&f.opts.Margin)
+	c.Flag("margin", "Draw each limit at this multiple of the 99th percentile that was seen; a limit that refuses at once, of the largest value.").Default("1.5").Float64Var(&f.opts.Margin)
 	c.Flag("min-requests", "How many requests a limit must rest on.").Default("1000").IntVar(&f.opts.MinRequests)
-	c.Flag("min-period", "How long all hours together must be in which there are requests.").Default("1d").StringVar(&f.period)
+	c.Flag("min-period", "Least time with requests that the log must cover, counted in hours.").Default("1d").StringVar(&f.period)
 	c.Flag("mode", "Mode of limits that were off: observe or warn. The others keep theirs.").Default("observe").StringVar(&f.mode)
 	c.Flag("looser", "Raise limits, too, where more was seen than the policy allows.").BoolVar(&f.opts.Looser)
 	return subcommand{c, f.run}

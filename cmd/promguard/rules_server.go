@@ -23,11 +23,11 @@ func (f *serverFlags) declare(cmd *kingpin.CmdClause, what string) {
 	cmd.Flag("prometheus.url", what).PlaceHolder("URL").StringVar(&f.url)
 	cmd.Flag("prometheus.http-config.file", "File with TLS and credentials for --prometheus.url, in the format of Prometheus's HTTP clients.").
 		PlaceHolder("FILE").StringVar(&f.httpConfig)
-	cmd.Flag("max-queries", "Requests that are made to --prometheus.url at most.").Default("500").IntVar(&f.budget.Requests)
-	cmd.Flag("max-time", "How long --prometheus.url is asked at most, pauses included.").Default("10m").DurationVar(&f.budget.Total)
+	cmd.Flag("max-queries", "Most requests to make to --prometheus.url.").Default("500").IntVar(&f.budget.Requests)
+	cmd.Flag("max-time", "Longest time to spend asking --prometheus.url, pauses included.").Default("10m").DurationVar(&f.budget.Total)
 	cmd.Flag("query-timeout", "How long one request to --prometheus.url may take.").Default("10s").DurationVar(&f.budget.Timeout)
 	cmd.Flag("max-series", "Series that one query to --prometheus.url may read.").Default("100000").IntVar(&f.budget.Series)
-	size := cmd.Flag("max-bytes", "How long all answers of --prometheus.url together may be.").Default("128MB").Bytes()
+	size := cmd.Flag("max-bytes", "Most bytes that all answers of --prometheus.url may have together.").Default("128MB").Bytes()
 	f.bytes = func() int64 { return int64(*size) }
 }
 

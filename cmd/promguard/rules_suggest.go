@@ -38,7 +38,7 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	f.declare(cmd)
 	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves, and with off they are all. "+
 		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
-	cmd.Flag("top", "Rules that are suggested at most.").Default("50").IntVar(&f.top)
+	cmd.Flag("top", "Most rules to suggest.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }

@@ -44,7 +44,7 @@ type topFlags struct {
 func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 	var f topFlags
 	c := app.Command("top", "Show which queries cost the server most.")
-	c.Flag("web.telemetry-address", "That of the promguard to ask.").Default("127.0.0.1:9092").StringVar(&f.address)
+	c.Flag("web.telemetry-address", "Telemetry address of the promguard to ask.").Default("127.0.0.1:9092").StringVar(&f.address)
 	c.Flag("window", "How far back: 5m or 1h.").Default("5m").StringVar(&f.window)
 	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").StringVar(&f.by)
 	c.Flag("limit", "How many queries.").Default("20").IntVar(&f.limit)

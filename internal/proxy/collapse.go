@@ -346,7 +346,7 @@ func collapseKey(req *http.Request, x *exchange) string {
 	b.WriteByte('?')
 	b.WriteString(x.key)
 	b.WriteByte(' ')
-	b.WriteString(x.trip.class.String()) // None waits for one that others go before.
+	b.WriteString(x.trip.class.String()) // A request must not wait for one of a class that is served later.
 	b.WriteString("\ntenant:")           // Of whichever header.
 	b.WriteString(x.who.Tenant)
 	for _, name := range telling(req.Header) {

@@ -54,7 +54,7 @@ func parse(args []string, usage io.Writer) (config, error) {
 	app.Flag("data", "Directory for the time series database, the configuration and the logs.").Default("data").StringVar(&c.Data)
 	app.Flag("exposition", "Scrape this instead of the modelled cluster: a file in the text format, a directory of *.prom files (a job each), or a URL.").PlaceHolder("FILE|DIR|URL").StringVar(&c.Exposition)
 	app.Flag("series", "Series of the modelled cluster.").Default("50000").IntVar(&c.Series)
-	app.Flag("churn", "Share of the modelled cluster's pods that is replaced per hour.").Default("1").Float64Var(&c.Churn)
+	app.Flag("churn", "Share of the modelled cluster's pods to replace per hour.").Default("1").Float64Var(&c.Churn)
 	app.Flag("scrape-interval", "How often everything is scraped.").Default("10s").DurationVar(&c.ScrapeInterval)
 	app.Flag("prometheus.port", "Port of Prometheus.").Default("9090").IntVar(&c.PrometheusPort)
 	app.Flag("proxy.port", "Port of promguard.").Default("9091").IntVar(&c.ProxyPort)
