@@ -33,7 +33,6 @@ var wrongValues = map[string]struct{ args, says string }{
 	"walreplay run":            {"--wal=x --binary=./p --count=0", "--count must be 1 or more, got 0"},
 	"walreplay floor":          {"--wal=x --format=pdf", "enum value must be one of table,benchfmt"},
 	"walreplay verify":         {"--wal=x --binary=./a", "--binary"},
-	"walreplay report":         {"--in=x --format=pdf", "enum value must be one of"},
 	"walreplay list":           {"--objstore.timeout=long", `invalid duration "long"`},
 	"oomstorm run":             {"--binary=./p --limit=lots", "--limit: "},
 	"oomstorm one":             {"--binary=./p --request=everything", "--request: "},

@@ -355,7 +355,7 @@ func TestTextThatCostsTooMuchToParseIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := post(t, s.url+"/api/v1/query", url.Values{"query": {text}}.Encode())
-			requireRefusal(t, a, http.StatusUnprocessableEntity, "execution", "limit ")
+			requireRefusal(t, a, http.StatusUnprocessableEntity, "execution", "(--guard.query-text-limits)")
 			require.Less(t, len(a.body), 2<<10, "the refusal does not repeat the text")
 		})
 	}

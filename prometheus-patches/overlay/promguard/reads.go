@@ -75,7 +75,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
 		"timeout", f.timeout.String(), "queue_timeout", f.queueTimeout.String(),
-		"metadata_concurrency", f.metadata.String(), "read_concurrency", f.read.String(), "query_concurrency", f.query.String(),
+		"metadata_concurrency", f.metadata.String(), "bulk_concurrency", f.read.String(), "query_concurrency", f.query.String(),
 		"procs", f.procs.String(), "crowd_gomaxprocs", f.crowd.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
 		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.checkText(), "spare_connections", f.spare.String())
 }
