@@ -228,17 +228,17 @@ include tools/cluster.mk
 ## lint, fmt: golangci-lint and gofumpt, as pinned in tools/lint.mod; lint looks at every module here, and at the new files and edited lines of the patched tree
 .PHONY: lint lint-modules lint-tree fmt
 LINTER := $(CURDIR)/$(BIN)/golangci-lint
-LINT_MODULES ?= $(shell git ls-files '*/go.mod' | grep -v -e /testdata/ -e ^prometheus-patches/)
 lint: lint-tree lint-modules
 	$(LINTER) run ./...
 lint-modules: lint-tree
-	@for m in $(LINT_MODULES); do \
-		echo "lint $$m" && (cd "$$(dirname "$$m")" && $(LINTER) run --config '$(CURDIR)/.golangci.yml' ./...) || exit 1; \
+	@for m in $$(git ls-files '*/go.mod' | grep -v -e /testdata/ -e ^prometheus-patches/ | xargs -n 1 dirname); do \
+		test -n "$$(git ls-files "$$m/*.go")" || continue; \
+		echo "lint $$m" && (cd "$$m" && $(LINTER) run --config '$(CURDIR)/.golangci.yml' ./...) || exit 1; \
 	done
 lint-tree: patches-apply
 	@go build -modfile=tools/lint.mod -o $(LINTER) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	cd $(TREE) && GOWORK=off $(LINTER) run --config '$(CURDIR)/.golangci.yml' --new-from-rev=promguard-upstream \
-		./promguard/... ./tsdb/... ./scrape/... ./web/... ./config/... ./storage/... ./cmd/...
+		./promguard/... ./tsdb/... ./scrape/... ./web/... ./config/... ./storage/... ./util/... ./cmd/...
 fmt:
 	$(GO_TOOL) golangci-lint fmt ./...
 

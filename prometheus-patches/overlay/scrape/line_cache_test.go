@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,13 +162,14 @@ func (h *head) ref(series int, lost bool) storage.SeriesRef {
 func scrapeInto(t testing.TB, c lineCache, h *head, lines []line, fails bool) (learnt []string) {
 	buf := make([]byte, 0, 64)
 	for _, l := range lines {
-		met := append(buf, l.text...)
+		buf = append(buf[:0], l.text...)
+		met := buf
 		if c.getDropped(met) {
 			learnt = append(learnt, "dropped "+l.text)
 			continue
 		}
 		ce, known, again := c.get(met)
-		lset := labels.FromStrings("series", fmt.Sprint(l.series))
+		lset := labels.FromStrings("series", strconv.Itoa(l.series))
 		if known {
 			require.Equal(t, lset, ce.lset)
 		}
@@ -286,7 +288,7 @@ func TestCacheIsFlushedWhenFailingScrapesFillIt(t *testing.T) {
 		var lines []line
 		for n := range 300 {
 			text := i*300 + n
-			lines = append(lines, line{text: fmt.Sprint(text), series: text, dropped: text%2 == 0})
+			lines = append(lines, line{text: strconv.Itoa(text), series: text, dropped: text%2 == 0})
 		}
 		h := &head{refs: map[int]storage.SeriesRef{}}
 		want := scrapeInto(t, theirs, h, lines, true)
