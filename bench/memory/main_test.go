@@ -12,6 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/perf/benchfmt"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func TestSeriesAreMeasuredKeptAndDropped(t *testing.T) {
@@ -41,6 +43,18 @@ func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
 	} {
 		require.ErrorContains(t, run(t.Context(), args, t.Output()), want)
 	}
+}
+
+func TestServerThatEndsIsToldWithItsLastWords(t *testing.T) {
+	dir := os.Getenv("PROMGUARD_BIN")
+	if dir == "" {
+		t.Skip("PROMGUARD_BIN is not set; make test-e2e sets it")
+	}
+	var tail cli.Tail
+	err := run(t.Context(), []string{"--binary=" + filepath.Join(dir, "prometheus") + " --storage.tsdb.retention.size=x"}, t.Output())
+	require.ErrorContains(t, err, "prometheus: it ended (exit status ")
+	require.ErrorAs(t, err, &tail)
+	require.Contains(t, tail.Log, "units: invalid x")
 }
 
 func TestOwnerIsWhoAskedTheLibraryForMemory(t *testing.T) {

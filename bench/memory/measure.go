@@ -27,6 +27,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // figures are the bytes of a server's live heap: all of it, and by who allocated them
@@ -89,27 +90,49 @@ func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrap
 	if err != nil {
 		return nil, err
 	}
-	var log strings.Builder
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
 	cmd := exec.CommandContext(ctx, b.Path, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr}, b.Args...)...)
-	cmd.Stderr, cmd.SysProcAttr = &log, proc.ChildAttr()
+	cmd.Stderr, cmd.SysProcAttr = log, proc.ChildAttr()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		proc.KillGroup(cmd.Process.Pid)
-		_ = cmd.Wait()
-	}()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	f, err := heapAfter(ctx, "http://"+addr, scrapes, ended)
+	if err != nil {
+		text, _ := os.ReadFile(log.Name())
+		err = cli.NewTail(err, string(text[max(0, len(text)-maxTail):]))
+	}
+	proc.KillGroup(cmd.Process.Pid)
+	<-ended
+	return f, err
+}
+
+// maxTail is how much is told of the log of a server that failed.
+const maxTail = 2000
+
+// heapAfter reads the heap of a server when it has scraped so often.
+func heapAfter(ctx context.Context, url string, scrapes int, ended chan error) (figures, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, fmt.Errorf("it has not scraped %d times within 10m: give it fewer --pods, or a quieter machine", scrapes))
 	defer cancel()
-	for url := "http://" + addr; scraped(ctx, url) < scrapes; {
+	for scraped(ctx, url) < scrapes {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("it has not scraped %d times: %w; its log:\n%s", scrapes, ctx.Err(), &log)
+			return nil, context.Cause(ctx)
+		case err := <-ended:
+			ended <- err
+			return nil, fmt.Errorf("it ended (%w)", cmp.Or(err, errEnded))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return readHeap(ctx, "http://"+addr)
+	return readHeap(ctx, url)
 }
+
+var errEnded = errors.New("exit status 0")
 
 // scraped returns how many scrapes have ended.
 func scraped(ctx context.Context, url string) int {

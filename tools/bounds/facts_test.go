@@ -4,10 +4,8 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,11 +16,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/internal/relabel"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 )
 
 var update = flag.Bool("update", false, "read the facts anew from the expositions beside the repository")
@@ -35,34 +33,15 @@ var jobs = map[string]string{
 	"etcd.prom": "etcd", "ksm.prom": "kube-state-metrics", "scheduler.prom": "kube-scheduler",
 }
 
-// sample is a series of a scrape and its value.
-type sample struct {
-	series labels.Labels
-	value  float64
-}
-
-func scrape(t *testing.T, cluster string) []sample {
+func scrape(t *testing.T, cluster string) []evaluate.Series {
 	t.Helper()
-	var out []sample
+	var out []evaluate.Series
 	for _, file := range slices.Sorted(maps.Keys(jobs)) {
 		text, err := os.ReadFile(filepath.Join(expositions, "nri-k8s-"+strings.Replace(cluster, ".", "_", 1), file))
 		require.NoError(t, err)
-		p, err := textparse.New(text, "text/plain", nil, textparse.ParserOptions{})
+		series, err := evaluate.ParseExposition(text, labels.FromStrings("job", jobs[file]))
 		require.NoError(t, err)
-		for {
-			entry, err := p.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err)
-			if entry != textparse.EntrySeries {
-				continue
-			}
-			var l labels.Labels
-			p.Labels(&l)
-			_, _, v := p.Series()
-			out = append(out, sample{labels.NewBuilder(l).Set("job", jobs[file]).Labels(), v})
-		}
+		out = append(out, series...)
 	}
 	return out
 }
@@ -73,7 +52,7 @@ func TestTheFactsAreThoseOfTheExpositions(t *testing.T) {
 	if _, err := os.Stat(expositions); err != nil {
 		t.Skip("no expositions beside the repository")
 	}
-	scrapes := map[string][]sample{}
+	scrapes := map[string][]evaluate.Series{}
 	for _, c := range clusters {
 		scrapes[c] = scrape(t, c)
 	}
@@ -88,11 +67,11 @@ func TestTheFactsAreThoseOfTheExpositions(t *testing.T) {
 	}
 }
 
-func familiesText(scrapes map[string][]sample) string {
+func familiesText(scrapes map[string][]evaluate.Series) string {
 	n := map[string][]int{}
 	for i, c := range clusters {
 		for _, s := range scrapes[c] {
-			key := s.series.Get("job") + " " + s.series.Get(labels.MetricName)
+			key := s.Labels.Get("job") + " " + s.Labels.Get(labels.MetricName)
 			if n[key] == nil {
 				n[key] = make([]int, len(clusters))
 			}
@@ -109,7 +88,7 @@ func familiesText(scrapes map[string][]sample) string {
 // drawnPattern takes a line of drawn.txt apart.
 var drawnPattern = regexp.MustCompile(`^([0-9.,]+) ([a-z0-9_]+)(\{.*\}) by \((.*)\)$`)
 
-func rowsText(t *testing.T, scrapes map[string][]sample) string {
+func rowsText(t *testing.T, scrapes map[string][]evaluate.Series) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/drawn.txt")
 	require.NoError(t, err)
@@ -150,20 +129,20 @@ func rowsText(t *testing.T, scrapes map[string][]sample) string {
 
 // grouped sums buckets by labels and returns the counts of each group, written down.
 // Groups without any value are left out.
-func grouped(t *testing.T, samples []sample, matchers []*labels.Matcher, by []string) []string {
+func grouped(t *testing.T, samples []evaluate.Series, matchers []*labels.Matcher, by []string) []string {
 	t.Helper()
 	groups := map[string]map[float64]float64{}
 	for _, s := range samples {
-		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.series.Get(m.Name)) }) {
+		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Labels.Get(m.Name)) }) {
 			continue
 		}
-		le, err := strconv.ParseFloat(s.series.Get("le"), 64)
+		le, err := strconv.ParseFloat(s.Labels.Get("le"), 64)
 		require.NoError(t, err)
-		key := s.series.MatchLabels(true, by...).String()
+		key := s.Labels.MatchLabels(true, by...).String()
 		if groups[key] == nil {
 			groups[key] = map[float64]float64{}
 		}
-		groups[key][le] += s.value
+		groups[key][le] += s.Value
 	}
 	var out []string
 	for _, g := range groups {

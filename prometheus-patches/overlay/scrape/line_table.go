@@ -46,8 +46,8 @@ type droppedEntry struct {
 type lineTable struct {
 	kept    slab[cacheEntry]
 	dropped slab[droppedEntry]
-	// index is open-addressed by the key. At most three quarters
-	// of it are taken; the others are nowhere.
+	// index is open-addressed by the key. At most three quarters of it are taken; the
+	// others are nowhere.
 	index []slot
 
 	// What was looked up last: where the line is, its key, and where it was found.
