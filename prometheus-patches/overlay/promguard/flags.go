@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/internal/didyoumean"
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/promguard/memory"
+	"github.com/prometheus/prometheus/promguard/newseries"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
 
@@ -31,6 +32,7 @@ type Flags struct {
 	dropRules     *dropRules
 	memoryLimit   limit
 	memory        *memory.Monitor
+	newSeries     *newseries.Tracker
 }
 
 // Values of --guard.wal-replay.

@@ -99,6 +99,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
+		Status:              f.status(),
 		Replay:              replayProgress(o.LocalStorage),
 	}
 	if total := f.reads.budget(memory.Auto(), logger); total > 0 {

@@ -29,9 +29,9 @@ type Handlers struct {
 	metadata, bulk, query *reads.Pool
 }
 
-// New returns the handlers' limits, or nil if opts has none.
+// New returns the handlers' limits, or nil if opts has none and nothing to tell.
 func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
-	if !opts.limits() {
+	if !opts.limits() && opts.Status == nil {
 		return nil, nil
 	}
 	h := &Handlers{
@@ -76,7 +76,7 @@ func (h *Handlers) Root(route string, next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (h *Handlers) limited(prefix, route string, next http.HandlerFunc) http.HandlerFunc {
-	if h == nil {
+	if h == nil || !h.opts.limits() {
 		return next
 	}
 	e := h.endpoint(prefix, route)

@@ -45,6 +45,8 @@ type Options struct {
 	CORSOrigin *regexp.Regexp
 	// EnableStop opens the endpoint that stops a read.
 	EnableStop bool
+	// Status returns what else the API tells of the server; nil: it does not.
+	Status func() any
 	// Replay returns how far the replay of the write-ahead log is, as a clause
 	// for errors, or "" when it is over.
 	Replay func() string

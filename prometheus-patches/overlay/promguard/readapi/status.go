@@ -16,19 +16,28 @@ import (
 )
 
 const (
-	// statusRoute is where reads are listed and stopped, below /api/v1.
+	// statusRoute is where the state of the server is told, below /api/v1, and
+	// statusRoute/queries where reads are listed and stopped.
 	statusRoute = "/status/guard"
 	// stopWait is how long an answer waits for a stopped read to end.
 	stopWait = time.Second
 )
 
-// Register adds the endpoints that list the reads and stop one.
+// Register adds the endpoints that tell the state, list the reads and stop one.
 func (h *Handlers) Register(r *route.Router) {
 	if h == nil {
 		return
 	}
+	if h.opts.Status != nil {
+		r.Get(statusRoute, h.status)
+	}
 	r.Get(statusRoute+"/queries", h.list)
 	r.Del(statusRoute+"/queries/:id", h.stop)
+}
+
+func (h *Handlers) status(w http.ResponseWriter, r *http.Request) {
+	h.setCORS(w, r)
+	respond(w, http.StatusOK, envelope{Status: "success", Data: h.opts.Status()})
 }
 
 func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {
