@@ -67,14 +67,30 @@ function(c)
         'All of --web.max-connections of {{ $labels.instance }} are open; health checks and alerts go over the spare ones.',
       ),
       alert(
-        'PrometheusMemoryNearLimit',
+        'PrometheusMemoryTight',
         'warning',
-        '15m',
-        // Without a limit it is the largest number there is. What resident memory has besides goes when there is need: garbage when Go
-        // needs room, pages of mapped files when the kernel does.
-        'go_gc_heap_live_bytes{%(s)s} > 0.8 * go_gc_gomemlimit_bytes{%(s)s}' % { s: s },
-        'Prometheus is near its limit of memory.',
-        '{{ $labels.instance }} has {{ $value | humanize1024 }}B of live objects, more than 80 % of GOMEMLIMIT.',
+        '5m',
+        // Not without a break: it comes and goes with the head's compaction.
+        'min by (instance) (avg_over_time(prometheus_guard_memory_state{%s, state="ok"}[15m])) < 0.5' % s,
+        'Prometheus is short of memory.',
+        '{{ $labels.instance }} is near its limit of memory most of the time: reads get less of it, and a burst of new series would be refused.',
+      ),
+      alert(
+        'PrometheusMemoryCritical',
+        'critical',
+        '0s',
+        'max by (instance) (avg_over_time(prometheus_guard_memory_state{%s, state="critical"}[5m])) > 0.4' % s,
+        'Prometheus takes no new series.',
+        '{{ $labels.instance }} is at its limit of memory: series that it knows keep every sample, new ones are refused.',
+      ),
+      alert(
+        'PrometheusSeriesRefused',
+        'warning',
+        '5m',
+        'sum by (instance, source, reason) (rate(prometheus_guard_series_refused_total{%s}[5m])) > 0' % s,
+        'New series are refused.',
+        // Whose they are is known to the server for some minutes.
+        '{{ $labels.instance }} refuses {{ $value | humanize }} new series per second (source {{ $labels.source }}, reason {{ $labels.reason }}){{ range printf "topk(1, prometheus_guard_new_series{instance=%q})" $labels.instance | query }}; most are of job {{ .Labels.culprit_job }} {{ .Labels.culprit_namespace }} {{ .Labels.culprit_metric }}{{ end }}.',
       ),
       alert(
         'PrometheusRulesBlind',

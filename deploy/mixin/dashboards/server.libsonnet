@@ -14,13 +14,14 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
       g.stat('Rules missed', 'Evaluations left out in the last hour, by the server that left out most. Which: the dashboard Reads and rules.', 'locale', [g.query('round(max(sum by (instance) (increase(prometheus_rule_group_iterations_missed_total{%s}[1h]))))' % s)], [[null, 'green'], [1, 'red']]),
     ]),
     g.row('Memory', [
-      g.timeseries('Memory', 'What the kernel counts, pages of mapped files included; what Go holds; what of it is no garbage; and the limit that Go keeps to.', 'bytes', [
+      g.timeseries('Memory', 'What the kernel counts, pages of mapped files included; what Go holds; what of it is no garbage; the limit that Go keeps to, and that of the server (--guard.memory-limit).', 'bytes', [
         g.query('process_resident_memory_bytes{%s, pod=~"$pod"}' % s, '{{pod}} resident'),
         g.query('go_memstats_heap_inuse_bytes{%s, pod=~"$pod"}' % s, '{{pod}} heap'),
         g.query('go_gc_heap_live_bytes{%s, pod=~"$pod"}' % s, '{{pod}} live'),
         // Without a limit it is the largest number there is.
         g.query('go_gc_gomemlimit_bytes{%s, pod=~"$pod"} < 2^60' % s, '{{pod}} GOMEMLIMIT'),
-      ]) + runbook('PrometheusMemoryNearLimit'),
+        g.query('prometheus_guard_memory_limit_bytes{%s, pod=~"$pod"} > 0' % s, '{{pod}} limit'),
+      ]) + runbook('PrometheusMemoryTight'),
       g.timeseries('Budget of reads', 'Memory that reads have reserved, and what they may have (--guard.read-memory-budget).', 'bytes', [
         g.query('prometheus_guard_read_memory_reserved_bytes{%s, pod=~"$pod"}' % s, '{{pod}} reserved'),
         g.query('prometheus_guard_read_memory_budget_bytes{%s, pod=~"$pod"}' % s, '{{pod}} budget'),
@@ -29,6 +30,11 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
         g.query('prometheus_tsdb_head_series{%s, pod=~"$pod"}' % s, '{{pod}} series'),
         g.query('prometheus_tsdb_head_chunks{%s, pod=~"$pod"}' % s, '{{pod}} chunks'),
       ]),
+    ]),
+    g.row('New series', [
+      g.timeseries('Short of memory', '1 while the memory of a server is tight, and reads get less, or critical, and new series are refused.', 'locale', [g.query('prometheus_guard_memory_state{%s, pod=~"$pod", state!="ok"}' % s, '{{pod}} {{state}}')], max=1) + runbook('PrometheusMemoryCritical'),
+      g.timeseries('Refused', 'New series that were refused, by where they come from and why: docs/memory-contract.md.', 'cps', [g.query('sum by (source, reason) (rate(prometheus_guard_series_refused_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, '{{source}}: {{reason}}')], stacked=true) + runbook('PrometheusSeriesRefused'),
+      g.timeseries('Who adds series', 'New series of the last minutes, created and refused, by those who add most. /api/v1/status/guard has the label that explodes, and the rule that drops it.', 'locale', [g.query('prometheus_guard_new_series{%s, pod=~"$pod"}' % s, '{{pod}}: {{culprit_job}} {{culprit_namespace}} {{culprit_metric}}')]),
     ]),
     g.row('Reads', [
       g.timeseries('In flight and waiting', 'Reads of each server that run or wait, and those of them that wait for their turn, by pool.', 'locale', [
