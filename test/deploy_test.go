@@ -57,10 +57,13 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 
 	// Some series are there only when there was a scrape, a series that was dropped,
 	// a sample that was received and dropped, a group of rules, one that reads what is
-	// dropped, a query.
+	// dropped, a query, or many new series.
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprintln(w, `kubernetes_feature_enabled{name="any"} 1`)
+		for i := range 1000 {
+			fmt.Fprintf(w, "new{id=\"%d\"} 1\n", i)
+		}
 	}))
 	t.Cleanup(target.Close)
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
