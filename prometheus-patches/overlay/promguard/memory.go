@@ -55,5 +55,5 @@ func (f *Flags) status() func() any {
 		Memory    *memory.Status    `json:"memory"`
 		NewSeries *newseries.Report `json:"newSeries"`
 	}
-	return func() any { return status{f.memory.Status(), f.newSeries.Report()} }
+	return func() any { return status{f.memory.Status(), f.newSeries.Recent()} }
 }

@@ -15,7 +15,7 @@ func (*Tracker) Describe(out chan<- *prometheus.Desc) { out <- culpritDesc }
 // Collect implements prometheus.Collector. There are not many over time, either:
 // each had 5 % of the new series of some minutes.
 func (t *Tracker) Collect(out chan<- prometheus.Metric) {
-	for _, c := range t.Report().Culprits {
+	for _, c := range t.Recent().Culprits {
 		out <- prometheus.MustNewConstMetric(culpritDesc, prometheus.GaugeValue, float64(c.Created+c.Refused), c.Job, c.Namespace, c.Metric)
 	}
 }

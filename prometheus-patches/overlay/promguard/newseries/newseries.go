@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -48,10 +49,15 @@ const others = "(others)"
 // Tracker samples new series. Safe for concurrent use.
 type Tracker struct {
 	seed maphash.Seed
+	head atomic.Pointer[Head] // nil: it does not tell limits
 
 	mu    sync.Mutex
 	rng   *rand.Rand
 	panes [panes]reservoir // by number of the pane modulo their count
+
+	reporting sync.Mutex
+	last      *Report
+	lastAt    time.Time
 }
 
 // New returns a Tracker that has seen nothing.

@@ -129,6 +129,27 @@ func TestWhoMakesUpTheCulpritIsToldApartOnlyAsFarAsItsSeriesAgree(t *testing.T) 
 	}
 }
 
+type headOf map[string]int
+
+func (h headOf) SeriesWith(name, value string) int { return h[name+"="+value] }
+
+func TestTheLimitThatIsToldIsWhatTheJobHas(t *testing.T) {
+	for _, c := range []struct{ job, namespace, want string }{
+		{"api", "shop", "limits: [{label: job, value: api, max_series: 700, mode: enforce}]"},
+		{"", "shop", "limits: [{label: namespace, value: shop, max_series: 80, mode: enforce}]"},
+		{"", "", "limits: [{label: __name__, value: m, max_series: 9, mode: enforce}]"},
+		{"1e3", "", "limits: [{label: job, value: \"1e3\", max_series: 1, mode: enforce}]"},
+		{strings.Repeat("x", maxValue+1), "", ""},
+	} {
+		tracker := seeded(9)
+		tracker.SetHead(headOf{"job=api": 700, "namespace=shop": 80, "__name__=m": 9})
+		for i := range few {
+			tracker.NewSeries(app(c.job, c.namespace, "m", "l", i), true)
+		}
+		require.Equal(t, c.want, tracker.Report().Culprits[0].Limit)
+	}
+}
+
 func TestFewNewSeriesAreNobodysFault(t *testing.T) {
 	tracker := seeded(3)
 	require.Equal(t, []Culprit{}, tracker.Report().Culprits)
@@ -326,12 +347,29 @@ func BenchmarkNewSeries(b *testing.B) {
 
 func BenchmarkReport(b *testing.B) {
 	tracker := New()
-	for i := range 100_000 {
-		tracker.NewSeries(app("api", "shop", "m", "l", i), false)
+	last := time.Now().UnixNano() / int64(pane)
+	for n := range int64(panes) {
+		r := &tracker.panes[(last-n)%panes]
+		*r = reservoir{number: last - n, names: map[string]*string{}, created: 100_000}
+		for i := range sampleSize {
+			r.series = append(r.series, tracker.keep(r, app("job"+strconv.Itoa(i%9), "ns"+strconv.Itoa(i%99), "m"+strconv.Itoa(i%999), "l", i), false))
+		}
 	}
+	b.ReportAllocs()
 	for b.Loop() {
 		tracker.Report()
 	}
+}
+
+func TestAReportIsTheSameForASecondHoweverManyAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker := seeded(10)
+		first := tracker.Recent()
+		tracker.NewSeries(app("api", "", "m", "l", 1), false)
+		require.Same(t, first, tracker.Recent())
+		time.Sleep(fresh + time.Millisecond)
+		require.EqualValues(t, 1, tracker.Recent().Created)
+	})
 }
 
 func TestMetricsAreFewAndCanBeScrapedWhateverTheNames(t *testing.T) {

@@ -69,6 +69,9 @@ type Culprit struct {
 	// first of Labels included if its values are ever new, and no other. It is empty
 	// where that would be all of a job or namespace.
 	Relabel string `json:"relabel,omitempty"`
+	// Limit is a line of YAML for --guard.series-limits that lets their job, or
+	// namespace or metric, have no more series than it has now.
+	Limit string `json:"limit,omitempty"`
 
 	score float64
 }
@@ -78,6 +81,20 @@ type Label struct {
 	Name   string `json:"name"`
 	Values int    `json:"values"`
 	Series int    `json:"series"`
+}
+
+// fresh is how long a report is told again: it takes 10 ms.
+const fresh = time.Second
+
+// Recent returns a report that may be a second old, however many ask.
+func (t *Tracker) Recent() *Report {
+	t.reporting.Lock()
+	defer t.reporting.Unlock()
+	if t.last == nil || time.Since(t.lastAt) > fresh {
+		t.last = t.Report()
+		t.lastAt = time.Now()
+	}
+	return t.last
 }
 
 // Report returns who added series in the last minutes.
@@ -97,7 +114,9 @@ func (t *Tracker) Report() *Report {
 			break
 		}
 		in, out := rest.split(g)
-		r.Culprits = append(r.Culprits, in.describe(g, all))
+		c := in.describe(g, all)
+		c.Limit = t.limit(&g.by)
+		r.Culprits = append(r.Culprits, c)
 		rest = out
 	}
 	slices.SortStableFunc(r.Culprits, func(a, b Culprit) int { return cmp.Compare(b.score, a.score) })
@@ -113,6 +132,9 @@ func (r *Report) Log() []any {
 	out := []any{"new_series", r.Created + r.Refused, "since", r.From, "share", fmt.Sprintf("%.0f%%", 100*c.Share), "culprit", c}
 	if c.Relabel != "" {
 		out = append(out, "to_drop_them", c.Relabel)
+	}
+	if c.Limit != "" {
+		out = append(out, "to_limit_them", c.Limit)
 	}
 	return out
 }

@@ -62,7 +62,52 @@ func relabelRule(by *[dimensions]value, blamed string) string {
 		r.SourceLabels = append(r.SourceLabels, blamed)
 		r.Regex += regexp.QuoteMeta(separator) + ".+"
 	}
-	out, err := yaml.Marshal(metricRelabel{[]dropRule{r}})
+	return line(metricRelabel{[]dropRule{r}})
+}
+
+// Head is what is asked of tsdb.Head.
+type Head interface {
+	// SeriesWith returns how many series have a label.
+	SeriesWith(name, value string) int
+}
+
+// SetHead lets the Tracker tell limits.
+func (t *Tracker) SetHead(h Head) { t.head.Store(&h) }
+
+// seriesLimits is a file of --guard.series-limits.
+type seriesLimits struct {
+	Limits []seriesLimit `yaml:"limits,flow"`
+}
+
+type seriesLimit struct {
+	Label     string `yaml:"label"`
+	Value     string `yaml:"value"`
+	MaxSeries int    `yaml:"max_series"`
+	Mode      string `yaml:"mode"`
+}
+
+// limit returns a line of YAML that holds what has the first of these values to the
+// series that it has.
+func (t *Tracker) limit(by *[dimensions]value) string {
+	h := t.head.Load()
+	if h == nil {
+		return ""
+	}
+	for d, v := range by {
+		if v.hash == 0 {
+			continue
+		}
+		if v.cut {
+			return ""
+		}
+		name := dimensionLabels[d]
+		return line(seriesLimits{[]seriesLimit{{name, v.text, max(1, (*h).SeriesWith(name, v.text)), "enforce"}}})
+	}
+	return ""
+}
+
+func line(v any) string {
+	out, err := yaml.Marshal(v)
 	if err != nil {
 		return ""
 	}
