@@ -93,6 +93,14 @@ function(c)
         '{{ $labels.instance }} refuses {{ $value | humanize }} new series per second (source {{ $labels.source }}, reason {{ $labels.reason }}){{ range printf "topk(1, prometheus_guard_new_series{instance=%q})" $labels.instance | query }}; most are of job {{ .Labels.culprit_job }} {{ .Labels.culprit_namespace }} {{ .Labels.culprit_metric }}{{ end }}.',
       ),
       alert(
+        'ScrapesMissSeries',
+        'warning',
+        '15m',
+        'sum by (job) (scrape_series_refused{%s}) > 0' % c.scraped,
+        'Series of targets are not stored.',
+        'Targets of {{ $labels.job }} expose {{ $value | humanize }} series that the server refuses.',
+      ),
+      alert(
         'PrometheusRulesBlind',
         'warning',
         '15m',
