@@ -106,6 +106,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		opts.Budget = reads.NewBudget(total)
 		go opts.Budget.Watch(o.Context)
 	}
+	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
 	o.Reads, err = readapi.New(opts, reg)
 	return err
