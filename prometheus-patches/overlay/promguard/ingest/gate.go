@@ -38,9 +38,16 @@ type Head interface {
 	NumSeries() uint64
 }
 
+// Memory is what the Gate asks of memory.Monitor.
+type Memory interface {
+	State() memory.State
+	Usage() memory.Usage
+	OnChange(f func(old, current memory.State, u memory.Usage))
+}
+
 // Options say when new series are refused.
 type Options struct {
-	Memory *memory.Monitor
+	Memory Memory
 	// RejectScrapes makes a whole scrape fail that would add a series.
 	RejectScrapes bool
 	Logger        *slog.Logger
