@@ -5,12 +5,10 @@ package promguard
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"strconv"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -20,7 +18,7 @@ import (
 
 func TestTheCulpritIsLoggedWhenMemoryBecomesScarce(t *testing.T) {
 	var log bytes.Buffer
-	f := &Flags{newSeries: newseries.New()}
+	f := &seriesFlags{newSeries: newseries.New()}
 	changed := f.nameCulprit(slog.New(slog.NewTextHandler(&log, nil)))
 	changed(memory.OK, memory.Tight, memory.Usage{})
 	require.Empty(t, log.String(), "nobody has added series")
@@ -31,18 +29,4 @@ func TestTheCulpritIsLoggedWhenMemoryBecomesScarce(t *testing.T) {
 	require.Empty(t, log.String(), "it becomes better")
 	changed(memory.Tight, memory.Critical, memory.Usage{})
 	require.Regexp(t, `new_series=5000 since=\S+ share=100% culprit="job=\\"api\\", .*request_id.*" to_drop_them="metric_relabel_configs: \[{source_labels: \[job, __name__, request_id], regex: api;http_requests_total;.+, action: drop}]"`, log.String())
-}
-
-func TestTheAPITellsOfMemoryAndNewSeriesUnlessItIsOff(t *testing.T) {
-	off := &Flags{}
-	off.WatchMemory(slog.New(slog.DiscardHandler), prometheus.NewPedanticRegistry())
-	require.Nil(t, off.status())
-
-	on := &Flags{memory: memory.NewMonitor(memory.Auto), newSeries: newseries.New()}
-	body, err := json.Marshal(on.status()())
-	require.NoError(t, err)
-	var got map[string]map[string]any
-	require.NoError(t, json.Unmarshal(body, &got))
-	require.Equal(t, "ok", got["memory"]["state"])
-	require.Equal(t, []any{}, got["newSeries"]["culprits"])
 }

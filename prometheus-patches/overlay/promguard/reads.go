@@ -95,17 +95,19 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		MaxBytes:            f.reads.maxBytes.or(0),
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
+		Memory:              f.series.monitor,
+		NewSeries:           f.series.newSeries,
 		CheckText:           f.reads.checkText(),
 		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
-		Status:              f.status(),
 		Replay:              replayProgress(o.LocalStorage),
 	}
 	if total := f.reads.budget(memory.Auto(), logger); total > 0 {
 		opts.Budget = reads.NewBudget(total)
 		go opts.Budget.Watch(o.Context)
 	}
+	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
 	o.Reads, err = readapi.New(opts, reg)
 	return err

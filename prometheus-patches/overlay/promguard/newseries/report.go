@@ -86,8 +86,12 @@ type Label struct {
 // fresh is how long a report is told again: it takes 10 ms.
 const fresh = time.Second
 
-// Recent returns a report that may be a second old, however many ask.
+// Recent returns a report that may be a second old, however many ask. Of a nil Tracker
+// there is none.
 func (t *Tracker) Recent() *Report {
+	if t == nil {
+		return nil
+	}
 	t.reporting.Lock()
 	defer t.reporting.Unlock()
 	if t.last == nil || time.Since(t.lastAt) > fresh {

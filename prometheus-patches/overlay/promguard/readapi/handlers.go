@@ -29,9 +29,9 @@ type Handlers struct {
 	metadata, bulk, query *reads.Pool
 }
 
-// New returns the handlers' limits, or nil if opts has none and nothing to tell.
+// New returns the handlers' limits, or nil if opts has none.
 func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
-	if !opts.limits() && opts.Status == nil {
+	if !opts.limits() {
 		return nil, nil
 	}
 	h := &Handlers{
@@ -76,7 +76,7 @@ func (h *Handlers) Root(route string, next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (h *Handlers) limited(prefix, route string, next http.HandlerFunc) http.HandlerFunc {
-	if h == nil || !h.opts.limits() {
+	if h == nil {
 		return next
 	}
 	e := h.endpoint(prefix, route)
@@ -101,7 +101,7 @@ func (h *Handlers) Stop() {
 // serve runs one request from its admission to its last byte.
 func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
 	h.boundBody(e, w, r)
-	formErr := parseForm(e, r)
+	regexes, formErr := parse(e, r)
 
 	read, ctx, remove := h.table.Add(r.Context(), info(e, r), e.limits)
 	defer remove()
@@ -115,12 +115,12 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	defer context.AfterFunc(ctx, bw.unblock)()
 	switch {
 	case formErr != nil:
-		bw.refuse(http.StatusBadRequest, "bad_data", fmt.Errorf("error parsing form values: %w", formErr))
+		bw.refuse(http.StatusBadRequest, "bad_data", formErr)
 		return
 	case err != nil:
 		bw.refuse(http.StatusBadRequest, "bad_data", err)
 		return
-	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(r.Form["metric_name_pattern"]) != nil:
+	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(regexes) != nil:
 		return
 	}
 	waited := time.Now()

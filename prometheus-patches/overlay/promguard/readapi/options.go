@@ -10,6 +10,8 @@ import (
 
 	"github.com/grafana/regexp"
 
+	"github.com/prometheus/prometheus/promguard/memory"
+	"github.com/prometheus/prometheus/promguard/newseries"
 	"github.com/prometheus/prometheus/promguard/reads"
 )
 
@@ -38,6 +40,9 @@ type Options struct {
 	MinClientRate int64
 	// ReadTimeout is the server's own limit of the time to read a request.
 	ReadTimeout time.Duration
+	// Memory and NewSeries are told in the status. They may be nil.
+	Memory    *memory.Monitor
+	NewSeries *newseries.Tracker
 	// CheckText refuses PromQL that costs too much to parse.
 	CheckText bool
 
@@ -45,8 +50,6 @@ type Options struct {
 	CORSOrigin *regexp.Regexp
 	// EnableStop opens the endpoint that stops a read.
 	EnableStop bool
-	// Status returns what else the API tells of the server; nil: it does not.
-	Status func() any
 	// Replay returns how far the replay of the write-ahead log is, as a clause
 	// for errors, or "" when it is over.
 	Replay func() string
@@ -55,5 +58,5 @@ type Options struct {
 // limits says whether any limit is set.
 func (o *Options) limits() bool {
 	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.BulkConcurrency > 0 || o.QueryConcurrency > 0 ||
-		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
+		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText || o.Memory != nil || o.NewSeries != nil
 }

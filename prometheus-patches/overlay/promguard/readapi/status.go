@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/route"
 
+	"github.com/prometheus/prometheus/promguard/memory"
+	"github.com/prometheus/prometheus/promguard/newseries"
 	"github.com/prometheus/prometheus/promguard/reads"
 )
 
@@ -28,16 +30,20 @@ func (h *Handlers) Register(r *route.Router) {
 	if h == nil {
 		return
 	}
-	if h.opts.Status != nil {
-		r.Get(statusRoute, h.status)
-	}
+	r.Get(statusRoute, h.status)
 	r.Get(statusRoute+"/queries", h.list)
 	r.Del(statusRoute+"/queries/:id", h.stop)
 }
 
+// guardStatus is how much memory the server has, and who takes more.
+type guardStatus struct {
+	Memory    *memory.Status    `json:"memory,omitempty"`
+	NewSeries *newseries.Report `json:"newSeries,omitempty"`
+}
+
 func (h *Handlers) status(w http.ResponseWriter, r *http.Request) {
 	h.setCORS(w, r)
-	respond(w, http.StatusOK, envelope{Status: "success", Data: h.opts.Status()})
+	respond(w, http.StatusOK, envelope{Status: "success", Data: guardStatus{h.opts.Memory.Status(), h.opts.NewSeries.Recent()}})
 }
 
 func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {

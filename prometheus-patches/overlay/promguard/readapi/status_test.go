@@ -4,28 +4,30 @@
 package readapi
 
 import (
-	"net/http"
+	"encoding/json"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/common/route"
 	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/promguard/memory"
+	"github.com/prometheus/prometheus/promguard/newseries"
 )
 
-func TestTheStateIsToldWithoutAnyLimitAndNothingIsLimited(t *testing.T) {
-	h := limited(t, Options{Status: func() any { return map[string]int{"newSeries": 7} }})
-	isLimited := true
-	router := route.New().WithInstrumentation(h.API)
-	router.Get("/series", func(w http.ResponseWriter, _ *http.Request) {
-		_, isLimited = w.(*writer)
-	})
-	h.Register(router)
-	s := httptest.NewServer(router)
-	t.Cleanup(s.Close)
-	resp, body := get(t, s.URL+statusRoute)
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.JSONEq(t, `{"status": "success", "data": {"newSeries": 7}}`, body)
-	resp, _ = get(t, s.URL+"/series")
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.False(t, isLimited)
+func TestTheStateSaysWhatIsOnAndNoMore(t *testing.T) {
+	ask := func(opts Options) map[string]map[string]any {
+		h, router := limited(t, opts), route.New()
+		h.Register(router)
+		s := httptest.NewServer(router)
+		defer s.Close()
+		_, body := get(t, s.URL+statusRoute)
+		var answer struct{ Data map[string]map[string]any }
+		require.NoError(t, json.Unmarshal([]byte(body), &answer))
+		return answer.Data
+	}
+	on := ask(Options{Memory: memory.NewMonitor(memory.Auto), NewSeries: newseries.New()})
+	require.Equal(t, "ok", on["memory"]["state"])
+	require.Equal(t, []any{}, on["newSeries"]["culprits"])
+	require.Empty(t, ask(Options{CheckText: true}))
 }
