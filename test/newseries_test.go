@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,8 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// explodingTarget exposes the same 50 series and 500 new ones at each scrape.
-func explodingTarget(t *testing.T) string {
+// explodingTarget exposes the same 50 series and 500 new ones at each scrape, in the
+// format given.
+func explodingTarget(t *testing.T, format string) string {
 	t.Helper()
 	var scrapes atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -27,18 +30,23 @@ func explodingTarget(t *testing.T) string {
 			fmt.Fprintf(w, "innocent_total{path=\"/%d\"} 1\n", i)
 		}
 		for i := range 500 {
-			fmt.Fprintf(w, "exploding_total{path=\"/\",request_id=\"%d-%d\"} 1\n", scrape, i)
+			fmt.Fprintf(w, format, scrape, i)
 		}
 	}))
 	t.Cleanup(target.Close)
 	return target.Listener.Addr().String()
 }
 
+const (
+	newValues = "exploding_total{path=\"/\",request_id=\"%d-%d\"} 1\n"
+	newNames  = "exploding_%d_%d_total 1\n"
+)
+
 // culprit is who adds most series, as the API tells.
 type culprit struct {
-	Job, Metric, Relabel string
-	Labels               []struct{ Name string }
-	Share                float64
+	Job, Metric, Relabel, Limit string
+	Labels                      []struct{ Name string }
+	Share                       float64
 }
 
 func culprits(t *testing.T, p *server) []culprit {
@@ -53,7 +61,7 @@ func culprits(t *testing.T, p *server) []culprit {
 }
 
 func TestWhoAddsSeriesIsNamedAndTheRuleThatIsToldDropsThemAndNoOthers(t *testing.T) {
-	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t) + "']}]\n"
+	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t, newValues) + "']}]\n"
 	p := prometheus(t, t.TempDir(), config, "--web.enable-lifecycle")
 	var c culprit
 	eventually(t, "a culprit", func() bool {
@@ -73,9 +81,35 @@ func TestWhoAddsSeriesIsNamedAndTheRuleThatIsToldDropsThemAndNoOthers(t *testing
 	})
 }
 
+func TestTheLimitThatIsToldKeepsNewSeriesOutAndTheOthersIn(t *testing.T) {
+	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t, newNames) + "']}]\n"
+	limits := filepath.Join(t.TempDir(), "limits.yml")
+	require.NoError(t, os.WriteFile(limits, []byte("limits: [{label: job, value: nobody, max_series: 1, mode: observe}]\n"), 0o644))
+	p := prometheus(t, t.TempDir(), config, "--web.enable-lifecycle", "--guard.series-limits="+limits)
+	var c culprit
+	eventually(t, "a culprit", func() bool {
+		if all := culprits(t, p); len(all) > 0 {
+			c = all[0]
+		}
+		return c.Share > 0.8
+	})
+	require.Equal(t, "api", c.Job)
+	require.Equal(t, "__name__", c.Labels[0].Name)
+	require.Empty(t, c.Relabel, "it would drop the whole job")
+
+	require.NoError(t, os.WriteFile(limits, []byte(c.Limit+"\n"), 0o644))
+	require.Equal(t, http.StatusOK, post(t, p.url+"/-/reload", "").code)
+	query := func(q string) string { return get(t, p.url+"/api/v1/query?query="+url.QueryEscape(q)).body }
+	eventually(t, "a scrape all of whose new series are refused", func() bool {
+		return strings.Contains(query("scrape_series_refused"), `,"500"]`)
+	})
+	require.Contains(t, query("count(innocent_total)"), `,"50"]`)
+	require.Contains(t, query("up"), `,"1"]`)
+}
+
 func TestASecondStartBlamesNobodyForWhatItHasReplayed(t *testing.T) {
 	data := t.TempDir()
-	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t) + "']}]\n"
+	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t, newValues) + "']}]\n"
 	p := prometheus(t, data, config)
 	eventually(t, "a culprit", func() bool { return len(culprits(t, p)) > 0 })
 	p.stop(t)

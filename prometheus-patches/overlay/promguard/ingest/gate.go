@@ -99,6 +99,9 @@ func NewGate(opts Options) *Gate {
 		}, []string{"limit", "mode"}),
 		warn: rate.NewLimiter(rate.Every(time.Minute), 1),
 	}
+	for _, source := range []Source{Scrape, RemoteWrite, OTLP, Rule} {
+		g.refused.WithLabelValues(string(source), refusedForMemory.reason) // A rate sees the first one.
+	}
 	g.limits.Store(&[]Limit{})
 	opts.Registerer.MustRegister(g.refused, g.overLimit)
 	opts.Memory.OnChange(func(old, _ memory.State, _ memory.Usage) {

@@ -140,6 +140,9 @@ func TestWhileMemoryIsCriticalTheSeriesOfTheHeadAreKeptAndNewOnesRefused(t *test
 	require.NoError(t, testutil.GatherAndCompare(w.reg, strings.NewReader(`
 # HELP prometheus_guard_series_refused_total New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once.
 # TYPE prometheus_guard_series_refused_total counter
+prometheus_guard_series_refused_total{reason="memory",source="otlp"} 0
+prometheus_guard_series_refused_total{reason="memory",source="remote_write"} 0
+prometheus_guard_series_refused_total{reason="memory",source="rule"} 0
 prometheus_guard_series_refused_total{reason="memory",source="scrape"} 2
 `), "prometheus_guard_series_refused_total"))
 	before := w.gate.Generation()
