@@ -83,8 +83,11 @@ func TestWhoAddsSeriesIsNamedAndTheRuleThatIsToldDropsThemAndNoOthers(t *testing
 
 func TestTheLimitThatIsToldKeepsNewSeriesOutAndTheOthersIn(t *testing.T) {
 	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t, newNames) + "']}]\n"
+	_, example, _ := strings.Cut(section(t, "memory-contract.md", "Flags"), "```yaml\n")
+	example, _, closed := strings.Cut(example, "```")
+	require.True(t, closed)
 	limits := filepath.Join(t.TempDir(), "limits.yml")
-	require.NoError(t, os.WriteFile(limits, []byte("limits: [{label: job, value: nobody, max_series: 1, mode: observe}]\n"), 0o644))
+	require.NoError(t, os.WriteFile(limits, []byte(example), 0o644))
 	p := prometheus(t, t.TempDir(), config, "--web.enable-lifecycle", "--guard.series-limits="+limits)
 	var c culprit
 	eventually(t, "a culprit", func() bool {
