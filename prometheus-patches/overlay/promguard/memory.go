@@ -153,12 +153,12 @@ func (f *Flags) WatchMemory(agent bool, logger *slog.Logger, reg prometheus.Regi
 
 // nameCulprit returns a function that logs who adds series when memory has become
 // scarce.
-func (s *seriesFlags) nameCulprit(logger *slog.Logger) func(old, current memory.State, u memory.Usage) {
+func (f *seriesFlags) nameCulprit(logger *slog.Logger) func(old, current memory.State, u memory.Usage) {
 	return func(old, current memory.State, _ memory.Usage) {
 		if current <= old {
 			return
 		}
-		if culprit := s.newSeries.Report().Log(); culprit != nil {
+		if culprit := f.newSeries.Report().Log(); culprit != nil {
 			logger.Warn("Many new series have labels in common", culprit...)
 		}
 	}

@@ -6,7 +6,6 @@ package newseries
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -65,9 +64,9 @@ type Culprit struct {
 	Refused uint64  `json:"refused"`
 	Share   float64 `json:"share"`
 
-	// Relabel is a line of YAML for a scrape_config that drops the series with these labels, the
-	// first of Labels included if its values are ever new, and no other. It is empty
-	// where that would be all of a job or namespace.
+	// Relabel is a line of YAML for a scrape_config that drops the series with these
+	// labels, the first of Labels included if its values are ever new, and no other.
+	// It is empty where that would be all of a job or namespace.
 	Relabel string `json:"relabel,omitempty"`
 	// Limit is a line of YAML for --guard.series-limits that lets their job, or
 	// namespace or metric, have no more series than it has now.
@@ -106,8 +105,9 @@ func (t *Tracker) Report() *Report {
 	w := t.window()
 	r := &Report{From: w.from, Created: w.created, Refused: w.refused, Culprits: []Culprit{}}
 	all := float64(w.created + w.refused)
+	groups := w.cohort.groups(named * all)
 	for d, to := range []*[]Share{job: &r.Jobs, namespace: &r.Namespaces, metric: &r.Metrics} {
-		*to = w.cohort.shares(dimension(d), all)
+		*to = shares(groups, dimension(d), all)
 	}
 	if all < few {
 		return r
@@ -167,38 +167,17 @@ func (c cohort) weight() (w float64) {
 	return w
 }
 
-// ranked returns the values of a label and the weight of each, the largest first.
-func (c cohort) ranked(d dimension) []weighted {
-	byHash := map[uint64]*weighted{}
-	for _, s := range c {
-		hash := s.by[d].hash
-		if hash == 0 {
-			continue
-		}
-		if byHash[hash] == nil {
-			byHash[hash] = &weighted{series: s.series}
-		}
-		byHash[hash].weight += s.weight
-	}
-	return slices.SortedFunc(func(yield func(weighted) bool) {
-		for v := range maps.Values(byHash) {
-			if !yield(*v) {
-				return
-			}
-		}
-	}, func(a, b weighted) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.by[d].text, b.by[d].text))
-	})
-}
-
-func (c cohort) shares(d dimension, all float64) []Share {
+// shares returns the values of one label by which there are groups, the largest first.
+func shares(groups []*group, d dimension, all float64) []Share {
 	out := []Share{}
-	for _, v := range c.ranked(d) {
-		if v.weight < named*all {
-			break
+	for _, g := range groups {
+		if g.labels == 1 && g.by[d].hash != 0 {
+			out = append(out, Share{Name: g.by[d].String(), Series: round(g.weight), Share: g.weight / all})
 		}
-		out = append(out, Share{Name: v.by[d].String(), Series: round(v.weight), Share: v.weight / all})
 	}
+	slices.SortFunc(out, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
@@ -219,6 +198,11 @@ type group struct {
 
 // score prefers a group to one three times as large with one label less in common.
 func (g *group) score() float64 { return g.weight * math.Pow(3, float64(g.labels)) }
+
+func compare(a, b *group) int {
+	return cmp.Or(cmp.Compare(a.score(), b.score()),
+		cmp.Compare(a.by[job].text, b.by[job].text), cmp.Compare(a.by[namespace].text, b.by[namespace].text), cmp.Compare(a.by[metric].text, b.by[metric].text))
+}
 
 // groups returns all groups that have at least so much weight, by every combination
 // of labels.
@@ -266,7 +250,7 @@ func (c cohort) largest(least float64) (largest *group) {
 			if others && g.weight >= everything {
 				continue
 			}
-			if largest == nil || g.score() > largest.score() {
+			if largest == nil || compare(g, largest) > 0 {
 				largest = g
 			}
 		}
