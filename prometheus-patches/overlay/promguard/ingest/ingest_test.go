@@ -123,13 +123,25 @@ func (w *world) scrape(texts ...string) []string {
 	return w.appendTo(w.gate.Appender(w.head.AppenderV2(w.t.Context())), texts...)
 }
 
-func TestNothingIsAskedUnlessMemoryIsCriticalOrThereIsALimit(t *testing.T) {
+func TestNothingIsRefusedUnlessMemoryIsCriticalOrThereIsALimit(t *testing.T) {
 	w := newWorld(t, Options{})
-	app := w.head.AppenderV2(t.Context())
 	for _, state := range []memory.State{memory.OK, memory.Tight} {
 		w.memory.set(state)
-		require.Equal(t, app, w.gate.Appender(app))
-		require.Equal(t, app, w.gate.Rules(w.head).AppenderV2(t.Context()))
+		require.Empty(t, w.scrape("a{}", "h_bucket{le=1}"))
+		require.Empty(t, w.appendTo(w.gate.Rules(w.head).AppenderV2(t.Context()), "r{}"))
+	}
+}
+
+func TestTheStateCountsFromOneSeriesToTheNext(t *testing.T) {
+	for _, before := range []memory.State{memory.OK, memory.Tight} {
+		w := newWorld(t, Options{})
+		w.memory.set(before)
+		app := w.gate.Appender(w.head.AppenderV2(t.Context()))
+		require.Empty(t, w.appendTo(app, "a{}", "h_bucket{le=1}"))
+		w.memory.set(memory.Critical)
+		require.Equal(t, []string{"b{}", "h_bucket{i=1,le=1}"}, w.appendTo(app, "b{}", "h_bucket{le=2}", "h_sum{}", "h_bucket{i=1,le=1}", "h_count{}"))
+		w.memory.set(memory.OK)
+		require.Empty(t, w.appendTo(app, "b{}"))
 	}
 }
 
@@ -140,6 +152,9 @@ func TestWhileMemoryIsCriticalTheSeriesOfTheHeadAreKeptAndNewOnesRefused(t *test
 	require.NoError(t, testutil.GatherAndCompare(w.reg, strings.NewReader(`
 # HELP prometheus_guard_series_refused_total New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once.
 # TYPE prometheus_guard_series_refused_total counter
+prometheus_guard_series_refused_total{reason="memory",source="otlp"} 0
+prometheus_guard_series_refused_total{reason="memory",source="remote_write"} 0
+prometheus_guard_series_refused_total{reason="memory",source="rule"} 0
 prometheus_guard_series_refused_total{reason="memory",source="scrape"} 2
 `), "prometheus_guard_series_refused_total"))
 	before := w.gate.Generation()
