@@ -83,7 +83,7 @@ func TestWhoAddsSeriesIsNamedAndTheRuleThatIsToldDropsThemAndNoOthers(t *testing
 
 func TestTheLimitThatIsToldKeepsNewSeriesOutAndTheOthersIn(t *testing.T) {
 	config := "scrape_configs:\n- job_name: api\n  scrape_interval: 200ms\n  static_configs: [{targets: ['" + explodingTarget(t, newNames) + "']}]\n"
-	_, example, _ := strings.Cut(section(t, "memory-contract.md", "Flags"), "```yaml\n")
+	_, example, _ := strings.Cut(section(t, "series-limits.md", "Fixed limits"), "```yaml\n")
 	example, _, closed := strings.Cut(example, "```")
 	require.True(t, closed)
 	limits := filepath.Join(t.TempDir(), "limits.yml")

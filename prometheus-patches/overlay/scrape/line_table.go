@@ -202,6 +202,17 @@ func (t *lineTable) removeUnseen(iter uint64) {
 	}
 }
 
+// forgetAdded removes all series but the first n. The others were added by a scrape that
+// was rolled back: they are in no storage, and must not be marked as stale there.
+func (t *lineTable) forgetAdded(n int) {
+	if n == t.kept.n {
+		return
+	}
+	t.kept.truncate(n)
+	t.reindex()
+	t.line = nil
+}
+
 // forgetRefused removes the lines whose series were refused. It is called between two
 // expositions.
 func (t *lineTable) forgetRefused() {

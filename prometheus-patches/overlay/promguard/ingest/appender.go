@@ -13,11 +13,9 @@ import (
 )
 
 // Appender returns app for one scrape, in which samples of series that are refused get
-// storage.ErrSeriesRefused.
+// storage.ErrSeriesRefused. One scrape may be all that memory was left for, so that the
+// state is looked at for each series.
 func (g *Gate) Appender(app storage.AppenderV2) storage.AppenderV2 {
-	if !g.active() {
-		return app
-	}
 	return &judging{AppenderV2: app, gate: g, source: Scrape}
 }
 
@@ -27,6 +25,8 @@ type judging struct {
 	gate   *Gate
 	source Source
 	buf    []byte
+	// last is the series that was let in last while nothing was refused.
+	last labels.Labels
 	// families has what was decided about families before: it is the same for all of one.
 	families map[uint64]*decision
 }
@@ -43,7 +43,11 @@ const familySize = 1000
 
 // Append implements storage.AppenderV2. A series with a reference exists.
 func (a *judging) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
-	if ref == 0 {
+	switch {
+	case ref != 0:
+	case !a.gate.active():
+		a.last = ls
+	default:
 		if refused := a.refuse(ls); refused != nil {
 			if a.source == Scrape && a.gate.opts.RejectScrapes {
 				return 0, errRejected
@@ -82,6 +86,14 @@ func (a *judging) judge(ls labels.Labels, has func(labels.Labels) bool) *refusal
 	}
 	if a.families == nil {
 		a.families = map[uint64]*decision{}
+		// What has begun is let in as a whole.
+		if last, buf, ok := familyOf(a.last, a.buf); ok {
+			a.buf = buf
+			a.families[last.key] = &decision{series: 1}
+			if last.key == fam.key {
+				return nil
+			}
+		}
 	}
 	d := &decision{err: a.gate.judge(a.source, ls, fam.others(ls, has)), series: 1}
 	a.families[fam.key] = d

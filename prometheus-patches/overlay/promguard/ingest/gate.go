@@ -100,7 +100,7 @@ func NewGate(opts Options) *Gate {
 		warn: rate.NewLimiter(rate.Every(time.Minute), 1),
 	}
 	for _, source := range []Source{Scrape, RemoteWrite, OTLP, Rule} {
-		g.refused.WithLabelValues(string(source), refusedForMemory.reason) // A rate sees the first one.
+		g.refused.WithLabelValues(string(source), refusedForMemory.reason)
 	}
 	g.limits.Store(&[]Limit{})
 	opts.Registerer.MustRegister(g.refused, g.overLimit)
@@ -137,9 +137,9 @@ func (g *Gate) Generation() uint64 {
 	return g.generation.Load()<<32 + uint64(time.Now().UnixNano()/int64(recheck))
 }
 
-// active reports whether anything may be refused now.
+// active reports whether anything is or may soon be refused.
 func (g *Gate) active() bool {
-	return g.head.Load() != nil && (g.opts.Memory.State() == memory.Critical || len(*g.limits.Load()) > 0)
+	return (g.opts.Memory.State() != memory.OK || len(*g.limits.Load()) > 0) && g.head.Load() != nil
 }
 
 // judge says why a series that the head does not have is refused, or returns nil. A
@@ -182,6 +182,6 @@ func (g *Gate) tell(source Source, ls labels.Labels, refused *refusal) {
 
 func (g *Gate) log(msg string, l *Limit, source Source, ls labels.Labels) {
 	if g.warn.Allow() {
-		g.opts.Logger.Warn(msg, "limit", l.Name, "max_series", l.MaxSeries, "mode", l.Mode, "source", source, "series", ls.String())
+		g.opts.Logger.Warn(msg, "limit", l.Name, "max_series", l.MaxSeries, "mode", l.Mode, "from", source, "series", ls.String())
 	}
 }

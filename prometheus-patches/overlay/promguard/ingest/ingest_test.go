@@ -123,13 +123,25 @@ func (w *world) scrape(texts ...string) []string {
 	return w.appendTo(w.gate.Appender(w.head.AppenderV2(w.t.Context())), texts...)
 }
 
-func TestNothingIsAskedUnlessMemoryIsCriticalOrThereIsALimit(t *testing.T) {
+func TestNothingIsRefusedUnlessMemoryIsCriticalOrThereIsALimit(t *testing.T) {
 	w := newWorld(t, Options{})
-	app := w.head.AppenderV2(t.Context())
 	for _, state := range []memory.State{memory.OK, memory.Tight} {
 		w.memory.set(state)
-		require.Equal(t, app, w.gate.Appender(app))
-		require.Equal(t, app, w.gate.Rules(w.head).AppenderV2(t.Context()))
+		require.Empty(t, w.scrape("a{}", "h_bucket{le=1}"))
+		require.Empty(t, w.appendTo(w.gate.Rules(w.head).AppenderV2(t.Context()), "r{}"))
+	}
+}
+
+func TestTheStateCountsFromOneSeriesToTheNext(t *testing.T) {
+	for _, before := range []memory.State{memory.OK, memory.Tight} {
+		w := newWorld(t, Options{})
+		w.memory.set(before)
+		app := w.gate.Appender(w.head.AppenderV2(t.Context()))
+		require.Empty(t, w.appendTo(app, "a{}", "h_bucket{le=1}"))
+		w.memory.set(memory.Critical)
+		require.Equal(t, []string{"b{}", "h_bucket{i=1,le=1}"}, w.appendTo(app, "b{}", "h_bucket{le=2}", "h_sum{}", "h_bucket{i=1,le=1}", "h_count{}"))
+		w.memory.set(memory.OK)
+		require.Empty(t, w.appendTo(app, "b{}"))
 	}
 }
 

@@ -1,0 +1,207 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/stretchr/testify/require"
+)
+
+// scalarOf returns the value of a query that gives one sample, or -1 if it gives none.
+func scalarOf(t *testing.T, s *server, query string) float64 {
+	t.Helper()
+	a := get(t, s.url+"/api/v1/query?query="+url.QueryEscape(query))
+	if a.code != http.StatusOK {
+		return -1
+	}
+	var data struct{ Result []struct{ Value [2]any } }
+	require.NoError(t, json.Unmarshal(envelopeOf(t, a).Data, &data))
+	if len(data.Result) == 0 {
+		return -1
+	}
+	v, err := strconv.ParseFloat(data.Result[0].Value[1].(string), 64)
+	require.NoError(t, err)
+	return v
+}
+
+// memoryStatus is the memory in /api/v1/status/guard.
+type memoryStatus struct {
+	State                       string
+	Limit, Live, Resident, Kill int64
+	Since                       time.Time
+}
+
+func memoryOf(t *testing.T, s *server) memoryStatus {
+	t.Helper()
+	var data struct{ Memory memoryStatus }
+	require.NoError(t, json.Unmarshal(envelopeOf(t, get(t, s.url+"/api/v1/status/guard")).Data, &data))
+	return data.Memory
+}
+
+// TestATargetThatExplodesIsRefusedAndNothingElseIs takes a server of 160 MB.
+func TestATargetThatExplodesIsRefusedAndNothingElseIs(t *testing.T) {
+	var exploding atomic.Bool
+	var exposed atomic.Int64
+	const each = 400
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		for i := range 20 {
+			fmt.Fprintf(w, "steady{i=\"%d\"} %d\n", i, time.Now().UnixMilli())
+		}
+		if r.URL.Path == "/steady" {
+			return
+		}
+		if !exploding.Load() {
+			fmt.Fprintf(w, "late 1\n")
+			return
+		}
+		n := min(exposed.Add(each), 40*each)
+		for i := range n {
+			fmt.Fprintf(w, "explosion_bucket{id=\"%d\",le=\"1\",padding=\"%0100d\"} 1\nexplosion_bucket{id=\"%d\",le=\"+Inf\",padding=\"%0100d\"} 1\nexplosion_count{id=\"%d\",padding=\"%0100d\"} 1\nexplosion_sum{id=\"%d\",padding=\"%0100d\"} 1\n", i, i, i, i, i, i, i, i)
+		}
+	}))
+	defer target.Close()
+	address := strings.TrimPrefix(target.URL, "http://")
+	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: steady, metrics_path: /steady, static_configs: [{targets: [%[1]q]}]}
+- {job_name: exploding, scrape_interval: 3s, scrape_timeout: 3s, static_configs: [{targets: [%[1]q]}]}
+`, address)
+	s := prometheus(t, t.TempDir(), config, "--guard.memory-limit=128MB", "--guard.drop-rules=off", "--storage.tsdb.min-block-duration=1m", "--storage.tsdb.max-block-duration=1m", "--storage.tsdb.block-reload-interval=2s")
+	eventually(t, "the steady series are there", func() bool { return scalarOf(t, s, `count(steady)`) == 40 })
+	require.Equal(t, "ok", memoryOf(t, s).State)
+	require.EqualValues(t, 128<<20, memoryOf(t, s).Limit)
+	require.Positive(t, scalarOf(t, s, `late`))
+
+	exploding.Store(true)
+	eventually(t, "series are refused", func() bool { return scalarOf(t, s, `max_over_time(scrape_series_refused{job="exploding"}[1m])`) > 0 })
+	refusedAt := time.Now()
+	eventually(t, "it goes on for a while", func() bool { return time.Since(refusedAt) > 15*time.Second })
+	require.Contains(t, s.out.String(), "The state of the memory has changed")
+	require.Contains(t, get(t, s.url+"/metrics").body, `prometheus_guard_series_refused_total{reason="memory",source="scrape"}`)
+	require.Less(t, memoryOf(t, s).Live, int64(128<<20))
+	// What is stored of the explosion are whole histograms.
+	require.Zero(t, max(0, scalarOf(t, s, `count(last_over_time(explosion_count[2m]) unless ignoring(le) last_over_time(explosion_bucket{le="1"}[2m]))`)))
+	require.Zero(t, max(0, scalarOf(t, s, `count(last_over_time(explosion_bucket{le="1"}[2m]) unless ignoring(le) last_over_time(explosion_count[2m]))`)))
+
+	exploding.Store(false)
+	eventually(t, "the state is ok again", func() bool { return memoryOf(t, s).State == "ok" })
+	eventually(t, "nothing is refused any more", func() bool {
+		return scalarOf(t, s, `scrape_series_refused{job="exploding"}`) == 0 && scalarOf(t, s, `late`) == 1
+	})
+	// Each scrape that was up has a sample of each of the steady series.
+	for _, job := range []string{"steady", "exploding"} {
+		missing := fmt.Sprintf(`max(scalar(sum_over_time(up{job=%[1]q}[10m])) - count_over_time(steady{job=%[1]q}[10m]))`, job)
+		require.InDelta(t, 0, scalarOf(t, s, missing), 1, "a scrape may be going on") // Both ends of the range.
+		require.EqualValues(t, 20, scalarOf(t, s, fmt.Sprintf(`count(steady{job=%q})`, job)))
+	}
+	require.EqualValues(t, 1, scalarOf(t, s, `min_over_time(up{job="steady"}[10m])`))
+}
+
+func TestALimitOfSeriesIsReadAgainWithTheConfiguration(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		for i := range 10 {
+			fmt.Fprintf(w, "a{i=\"%d\"} 1\n", i)
+		}
+	}))
+	defer target.Close()
+	limits := filepath.Join(t.TempDir(), "limits.yml")
+	write := func(most int, mode string) {
+		require.NoError(t, os.WriteFile(limits, fmt.Appendf(nil, "limits: [{name: a-s, label: __name__, value: a, max_series: %d, mode: %s}]\n", most, mode), 0o644))
+	}
+	write(4, "enforce")
+	config := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs: [{job_name: a, static_configs: [{targets: [%q]}]}]\n", strings.TrimPrefix(target.URL, "http://"))
+	s := prometheus(t, t.TempDir(), config, "--guard.series-limits="+limits, "--guard.drop-rules=off", "--web.enable-lifecycle")
+	eventually(t, "six are refused", func() bool { return scalarOf(t, s, `scrape_series_refused`) == 6 })
+	require.EqualValues(t, 4, scalarOf(t, s, `count(a)`))
+	require.EqualValues(t, 1, scalarOf(t, s, `up`))
+
+	reload := func() answer {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/-/reload", nil)
+		require.NoError(t, err)
+		return do(t, req)
+	}
+	write(0, "enforce")
+	a := reload()
+	require.Equal(t, http.StatusInternalServerError, a.code)
+	require.Contains(t, s.out.String(), `limits[0] \"a-s\": max_series: 0 is not at least 1`)
+	write(4, "observe")
+	require.Equal(t, http.StatusOK, reload().code)
+	eventually(t, "all are let in", func() bool { return scalarOf(t, s, `count(a)`) == 10 && scalarOf(t, s, `scrape_series_refused`) == 0 })
+	require.Contains(t, get(t, s.url+"/metrics").body, `prometheus_guard_series_over_limit_total{limit="a-s",mode="observe"}`)
+}
+
+// TestSendersAreToldOfRefusedSeriesByTheirProtocol has a head that is full after the
+// first series.
+func TestSendersAreToldOfRefusedSeriesByTheirProtocol(t *testing.T) {
+	s := prometheus(t, t.TempDir(), emptyConfig, "--guard.max-head-series=1", "--guard.drop-rules=off",
+		"--web.enable-remote-write-receiver", "--web.enable-otlp-receiver")
+	sendWrite(t, s.url, "old")
+	post := func(path, contentType, body string, headers ...string) answer {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", contentType)
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		return do(t, req)
+	}
+	stored := func() float64 { return scalarOf(t, s, `count_over_time(old[5m] offset -1m)`) }
+	require.EqualValues(t, 1, stored())
+	now := time.Now().UnixMilli() + 1000
+	label := prompb.Label{Name: "path", Value: "remote-write"}
+
+	v1 := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
+		{Labels: []prompb.Label{{Name: "__name__", Value: "new"}, label}, Samples: []prompb.Sample{{Value: 1, Timestamp: now}}, Exemplars: []prompb.Exemplar{{Value: 1, Timestamp: now}}},
+		{Labels: []prompb.Label{{Name: "__name__", Value: "old"}, label}, Samples: []prompb.Sample{{Value: 1, Timestamp: now}}},
+	}}
+	a := post("/api/v1/write", "application/x-protobuf", snappy(t, v1), "Content-Encoding", "snappy")
+	require.Equal(t, http.StatusBadRequest, a.code, "the sender does not try it again")
+	require.Equal(t, `1 samples and 0 histograms of new series were refused, the others are stored. The first: {__name__="new", path="remote-write"}: new series refused: the head has 1 series, the most that --guard.max-head-series allows`, strings.TrimSpace(a.body))
+	require.EqualValues(t, 2, stored())
+
+	v2 := &writev2.Request{Symbols: []string{"", "__name__", "new", "old", "path", "remote-write"}, Timeseries: []writev2.TimeSeries{
+		{LabelsRefs: []uint32{1, 2, 4, 5}, Samples: []writev2.Sample{{Value: 1, Timestamp: now + 1}, {Value: 2, Timestamp: now + 2}}, Exemplars: []writev2.Exemplar{{Value: 1, Timestamp: now + 1}}},
+		{LabelsRefs: []uint32{1, 3, 4, 5}, Samples: []writev2.Sample{{Value: 1, Timestamp: now + 1}}},
+	}}
+	a = post("/api/v1/write", "application/x-protobuf;proto=io.prometheus.write.v2.Request", snappy(t, v2), "Content-Encoding", "snappy")
+	require.Equal(t, http.StatusBadRequest, a.code)
+	require.Contains(t, a.body, "2 samples and 0 histograms of new series were refused")
+	require.Equal(t, "1", a.header.Get("X-Prometheus-Remote-Write-Samples-Written"))
+	require.Equal(t, "0", a.header.Get("X-Prometheus-Remote-Write-Histograms-Written"))
+	require.Equal(t, "0", a.header.Get("X-Prometheus-Remote-Write-Exemplars-Written"))
+	require.EqualValues(t, 3, stored())
+
+	otlp := fmt.Sprintf(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
+{"name":"h","histogram":{"aggregationTemporality":2,"dataPoints":[{"count":"3","sum":5,"bucketCounts":["1","1","1"],"explicitBounds":[1,2],"timeUnixNano":"%[1]d"}]}},
+{"name":"old","gauge":{"dataPoints":[{"asDouble":1,"timeUnixNano":"%[1]d","attributes":[{"key":"path","value":{"stringValue":"remote-write"}}]}]}}]}]}]}`, (now+5)*1e6)
+	a = post("/api/v1/otlp/v1/metrics", "application/json", otlp)
+	require.Equal(t, http.StatusOK, a.code, a.body)
+	var partial struct {
+		PartialSuccess struct {
+			RejectedDataPoints string
+			ErrorMessage       string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &partial), a.body)
+	require.Equal(t, "1", partial.PartialSuccess.RejectedDataPoints, "one histogram")
+	require.Contains(t, partial.PartialSuccess.ErrorMessage, "5 samples and 0 histograms of new series were refused")
+	require.EqualValues(t, 4, stored())
+	require.EqualValues(t, 1, scalarOf(t, s, `count({__name__!=""})`))
+}
