@@ -15,8 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/promguard/promguard/internal/relabel"
 )
 
 func main() {
@@ -48,12 +46,10 @@ func report(w io.Writer, f *facts) error {
 		return err
 	}
 	fmt.Fprintln(w, table)
-	for _, profile := range []string{relabel.ProfileMinimal, relabel.ProfileRecommended} {
-		if table, err = shares(f, profile); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s:\n\n%s\n", profile, table)
+	if table, err = shares(f); err != nil {
+		return err
 	}
+	fmt.Fprintln(w, table)
 	fmt.Fprintf(w, "What stays within %s:\n\n", factorText(recommendedLimit))
 	for _, h := range hs {
 		fmt.Fprintf(w, "%s: %s\n", h.rule.ID, boundsText(h.search(measuredLimit, recommendedLimit)))
