@@ -32,7 +32,7 @@ func main() {
 
 // limits are how far a quantile may move on any data, as a factor, from the strictest
 // to none.
-var limits = []float64{2, 3, 4, 5, 6, 15, none}
+var limits = []float64{2, 3, 4, 6, none}
 
 // report prints the curve and, for the limit that recommended has, what stays of each
 // histogram.
