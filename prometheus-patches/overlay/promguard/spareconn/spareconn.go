@@ -33,7 +33,7 @@ const (
 )
 
 // served are the paths that a spare connection may ask for.
-var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
+var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/"}
 
 // Pool holds the spare connections of a server. A nil *Pool has none. Safe for
 // concurrent use.

@@ -76,7 +76,7 @@ func TestHealthChecksAreAnsweredWhenAllConnectionsAreInUse(t *testing.T) {
 		return resp.StatusCode == http.StatusServiceUnavailable
 	}, 5*time.Second, 10*time.Millisecond)
 
-	for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/queries"} {
+	for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/queries"} {
 		resp, body := status(t, "http://"+addr+"/prefix"+path)
 		require.Equal(t, http.StatusOK, resp.StatusCode, path)
 		require.Equal(t, "/prefix"+path, body)
