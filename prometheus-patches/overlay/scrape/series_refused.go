@@ -13,22 +13,33 @@ import (
 
 // SeriesGate decides whether a scrape may add series.
 type SeriesGate interface {
-	// Appender returns an appender for what one scrape brings, in front of app. It
-	// returns storage.ErrSeriesRefused for a sample of a series that may not be created,
+	// Judge returns what is asked about each series of one scrape that is not known from
+	// scrapes before. It returns storage.ErrSeriesRefused for one that may not be created,
 	// and another error if the scrape shall fail.
-	Appender(app storage.AppenderV2) storage.AppenderV2
+	Judge() func(labels.Labels) error
 	// Generation changes when what was refused may be let in.
 	Generation() uint64
 }
 
-// judged returns the appender for what is scraped. What the scrape reports of itself
-// does not go through it.
-func (sl *scrapeLoop) judged(app storage.AppenderV2) storage.AppenderV2 {
+// seriesJudge is asked about the series of one scrape. What the scrape reports of itself
+// does not go past it.
+type seriesJudge func(labels.Labels) error
+
+func (sl *scrapeLoop) seriesJudge() seriesJudge {
 	if sl.seriesGate == nil {
-		return app
+		return nil
 	}
 	sl.cache.forgetRefused(sl.seriesGate.Generation())
-	return sl.seriesGate.Appender(app)
+	return sl.seriesGate.Judge()
+}
+
+// admits asks about a series that has no reference.
+func (j seriesJudge) admits(ref storage.SeriesRef, ls labels.Labels, err *error) bool {
+	if ref != 0 || j == nil {
+		return true
+	}
+	*err = j(ls)
+	return *err == nil
 }
 
 var scrapeSeriesRefusedMetric = reportSample{

@@ -425,3 +425,39 @@ func BenchmarkRefusedLines(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAScrapeBelowAllLimits scrapes known series, with a gate and without.
+func BenchmarkAScrapeBelowAllLimits(b *testing.B) {
+	for _, gate := range []bool{false, true} {
+		b.Run(fmt.Sprintf("gate=%v", gate), func(b *testing.B) {
+			r := newRefusing(b, ingest.Options{})
+			if !gate {
+				r.sl.seriesGate = nil
+			}
+			const lines = 50_000
+			var text bytes.Buffer
+			for i := range lines {
+				fmt.Fprintf(&text, "container_memory_failures_total{container=\"c\",id=\"/kubepods.slice/%d\",namespace=\"tenant\",pod=\"p-5d8f7c-%d\",scope=\"container\"} 1\n", i, i)
+			}
+			scrape := func(commit bool) {
+				r.at = r.at.Add(time.Second)
+				app := r.sl.appender()
+				_, _, _, err := app.append(text.Bytes(), "text/plain", r.at)
+				require.NoError(b, err)
+				if commit {
+					require.NoError(b, app.Commit())
+					return
+				}
+				require.NoError(b, app.Rollback())
+			}
+			scrape(true)
+			scrape(true)
+			b.ReportAllocs()
+			before := processTime(b)
+			for b.Loop() {
+				scrape(false)
+			}
+			b.ReportMetric(float64((processTime(b)-before).Nanoseconds())/float64(b.N)/lines, "cpu-ns/sample")
+		})
+	}
+}

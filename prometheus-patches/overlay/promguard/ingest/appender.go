@@ -12,16 +12,15 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// Appender returns app for one scrape, in which samples of series that are refused get
-// storage.ErrSeriesRefused. One scrape may be all that memory was left for, so that the
-// state is looked at for each series.
-func (g *Gate) Appender(app storage.AppenderV2) storage.AppenderV2 {
-	return &judging{AppenderV2: app, gate: g, source: Scrape}
+// Judge returns what is asked about each series of one scrape that the scrape does not
+// know: an error says why it is refused, or fails the scrape. One scrape may be all that
+// memory was left for, so that the state is looked at for each series.
+func (g *Gate) Judge() func(labels.Labels) error {
+	return (&judge{gate: g, source: Scrape}).check
 }
 
-// judging asks about each series that the head does not have.
-type judging struct {
-	storage.AppenderV2
+// judge asks about each series that the head does not have.
+type judge struct {
 	gate   *Gate
 	source Source
 	buf    []byte
@@ -41,62 +40,61 @@ type decision struct {
 // is no histogram that anybody reads.
 const familySize = 1000
 
-// Append implements storage.AppenderV2. A series with a reference exists.
-func (a *judging) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
-	switch {
-	case ref != 0:
-	case !a.gate.active():
-		a.last = ls
-	default:
-		if refused := a.refuse(ls); refused != nil {
-			if a.source == Scrape && a.gate.opts.RejectScrapes {
-				return 0, errRejected
-			}
-			return 0, refused
-		}
+// check returns the error for a series that is refused.
+func (j *judge) check(ls labels.Labels) error {
+	if !j.gate.active() {
+		j.last = ls
+		return nil
 	}
-	return a.AppenderV2.Append(ref, ls, st, t, v, h, fh, opts)
+	switch refused := j.refuse(ls); {
+	case refused == nil:
+		return nil
+	case j.source == Scrape && j.gate.opts.RejectScrapes:
+		return errRejected
+	default:
+		return refused
+	}
 }
 
 // refuse says why the series is refused, or returns nil.
-func (a *judging) refuse(ls labels.Labels) *refusal {
+func (j *judge) refuse(ls labels.Labels) *refusal {
 	ls = ls.WithoutEmpty()
-	has := (*a.gate.head.Load()).HasSeries
+	has := (*j.gate.head.Load()).HasSeries
 	if has(ls) {
 		return nil
 	}
-	refused := a.judge(ls, has)
+	refused := j.decide(ls, has)
 	if refused != nil {
-		a.gate.tell(a.source, ls, refused)
+		j.gate.tell(j.source, ls, refused)
 	}
 	return refused
 }
 
-func (a *judging) judge(ls labels.Labels, has func(labels.Labels) bool) *refusal {
-	fam, buf, ok := familyOf(ls, a.buf)
-	a.buf = buf
+func (j *judge) decide(ls labels.Labels, has func(labels.Labels) bool) *refusal {
+	fam, buf, ok := familyOf(ls, j.buf)
+	j.buf = buf
 	if !ok {
-		return a.gate.judge(a.source, ls, false)
+		return j.gate.judge(j.source, ls, false)
 	}
-	if d := a.families[fam.key]; d != nil {
+	if d := j.families[fam.key]; d != nil {
 		if d.series++; d.series <= familySize {
 			return d.err
 		}
-		return a.gate.judge(a.source, ls, false)
+		return j.gate.judge(j.source, ls, false)
 	}
-	if a.families == nil {
-		a.families = map[uint64]*decision{}
+	if j.families == nil {
+		j.families = map[uint64]*decision{}
 		// What has begun is let in as a whole.
-		if last, buf, ok := familyOf(a.last, a.buf); ok {
-			a.buf = buf
-			a.families[last.key] = &decision{series: 1}
+		if last, buf, ok := familyOf(j.last, j.buf); ok {
+			j.buf = buf
+			j.families[last.key] = &decision{series: 1}
 			if last.key == fam.key {
 				return nil
 			}
 		}
 	}
-	d := &decision{err: a.gate.judge(a.source, ls, fam.others(ls, has)), series: 1}
-	a.families[fam.key] = d
+	d := &decision{err: j.gate.judge(j.source, ls, fam.others(ls, has)), series: 1}
+	j.families[fam.key] = d
 	return d.err
 }
 
@@ -104,7 +102,8 @@ func (a *judging) judge(ls labels.Labels, has func(labels.Labels) bool) *refusal
 // that is refused but leave it out: the request goes on without it, and the answer says
 // how many there were.
 type received struct {
-	judging
+	storage.AppenderV2
+	judge
 	exemplars storage.ExemplarAppenderV2
 	tally     *tally
 }
@@ -117,7 +116,7 @@ func (g *Gate) Received(ctx context.Context, source Source, app storage.Appender
 		return app
 	}
 	exemplars, _ := app.(storage.ExemplarAppenderV2)
-	return &received{judging{AppenderV2: app, gate: g, source: source}, exemplars, t}
+	return &received{app, judge{gate: g, source: source}, exemplars, t}
 }
 
 // Append implements storage.AppenderV2.
@@ -155,5 +154,20 @@ func (r rules) AppenderV2(ctx context.Context) storage.AppenderV2 {
 	if !r.gate.active() {
 		return app
 	}
-	return &judging{AppenderV2: app, gate: r.gate, source: Rule}
+	return &ruleAppender{app, judge{gate: r.gate, source: Rule}}
+}
+
+type ruleAppender struct {
+	storage.AppenderV2
+	judge
+}
+
+// Append implements storage.AppenderV2.
+func (a *ruleAppender) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
+	if ref == 0 {
+		if err := a.check(ls); err != nil {
+			return 0, err
+		}
+	}
+	return a.AppenderV2.Append(ref, ls, st, t, v, h, fh, opts)
 }

@@ -119,8 +119,23 @@ func (w *world) appendTo(app storage.AppenderV2, texts ...string) (refused []str
 	return refused
 }
 
-func (w *world) scrape(texts ...string) []string {
-	return w.appendTo(w.gate.Appender(w.head.AppenderV2(w.t.Context())), texts...)
+func (w *world) scrape(texts ...string) []string { return w.appendTo(w.scraper(), texts...) }
+
+// scraper returns an appender that asks as a scrape does.
+func (w *world) scraper() storage.AppenderV2 {
+	return judged{w.head.AppenderV2(w.t.Context()), w.gate.Judge()}
+}
+
+type judged struct {
+	storage.AppenderV2
+	judge func(labels.Labels) error
+}
+
+func (j judged) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
+	if err := j.judge(ls); err != nil {
+		return 0, err
+	}
+	return j.AppenderV2.Append(ref, ls, st, t, v, h, fh, opts)
 }
 
 func TestNothingIsRefusedUnlessMemoryIsCriticalOrThereIsALimit(t *testing.T) {
@@ -136,7 +151,7 @@ func TestTheStateCountsFromOneSeriesToTheNext(t *testing.T) {
 	for _, before := range []memory.State{memory.OK, memory.Tight} {
 		w := newWorld(t, Options{})
 		w.memory.set(before)
-		app := w.gate.Appender(w.head.AppenderV2(t.Context()))
+		app := w.scraper()
 		require.Empty(t, w.appendTo(app, "a{}", "h_bucket{le=1}"))
 		w.memory.set(memory.Critical)
 		require.Equal(t, []string{"b{}", "h_bucket{i=1,le=1}"}, w.appendTo(app, "b{}", "h_bucket{le=2}", "h_sum{}", "h_bucket{i=1,le=1}", "h_count{}"))
@@ -197,7 +212,7 @@ func TestHistogramsAndSummariesAreNeverSplit(t *testing.T) {
 			}
 			w := newWorld(t, Options{}, "other{}")
 			w.gate.SetLimits([]Limit{HeadLimit(1, Enforce)})
-			app := w.gate.Appender(w.head.AppenderV2(t.Context()))
+			app := w.scraper()
 			require.Equal(t, family[:2], w.appendTo(app, family[:2]...))
 			clear(w.head)
 			require.Equal(t, family[2:], w.appendTo(app, family[2:]...), "it was refused when it began")
@@ -232,7 +247,7 @@ func TestRulesAreTheLastToBeRefused(t *testing.T) {
 func TestAWholeScrapeIsRejectedIfSoWanted(t *testing.T) {
 	w := newWorld(t, Options{RejectScrapes: true}, "old{}")
 	w.memory.set(memory.Critical)
-	app := w.gate.Appender(w.head.AppenderV2(t.Context()))
+	app := w.scraper()
 	require.Empty(t, w.appendTo(app, "old{}"))
 	_, err := app.Append(0, series(t, "new{}"), 0, 1, 1, nil, nil, storage.AppendV2Options{})
 	require.EqualError(t, err, "scrape rejected: it would add series, and new series are refused")
