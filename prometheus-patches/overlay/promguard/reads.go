@@ -107,7 +107,10 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		opts.Budget = reads.NewBudget(total)
 		go opts.Budget.Watch(o.Context)
 	}
-	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
+	if spare := int(f.reads.spare.or(0)); spare > 0 {
+		o.Connections = spareconn.NewPool(o.MaxConnections, reg)
+		o.MaxConnections += spare
+	}
 	o.Reads, err = readapi.New(opts, reg)
 	return err
 }
