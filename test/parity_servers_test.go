@@ -24,8 +24,8 @@ import (
 // neighbours prove. Whoever adds a flag adds its off value here.
 var guardOff = map[string]string{
 	"guard.api-timeout":           "off",
-	"guard.crowd-gomaxprocs":      "off",
 	"guard.drop-rules":            "off",
+	"guard.memory-limit":          "off",
 	"guard.metadata-concurrency":  "off",
 	"guard.metadata-max-bytes":    "off",
 	"guard.metadata-max-results":  "off",
