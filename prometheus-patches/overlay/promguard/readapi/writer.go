@@ -46,6 +46,7 @@ type writer struct {
 	// clock is the request's deadline, if that stands still for the client.
 	clock *clock
 	pace  pace
+	until time.Time // When a client that is waited for is too slow.
 	// header is what the header was before the handler ran.
 	header http.Header
 	// place gives back the read's place in its pool; nil if it has none yet.
@@ -103,7 +104,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	for {
 		if err := reads.Check(w.ctx); err != nil {
 			w.aborted = true
-			return written, err
+			return written, w.writeError(err)
 		}
 		chunk := p[written:min(written+writeChunk, len(p))]
 		n, err := w.await(func() (int, error) { return w.ResponseWriter.Write(chunk) })
@@ -161,7 +162,8 @@ func (w *writer) expect() {
 		w.mtx.Lock()
 		defer w.mtx.Unlock()
 		if w.ctx.Err() == nil { // Else unblock has set the last deadline.
-			w.setWriteDeadline(time.Now().Add(w.pace.left))
+			w.until = time.Now().Add(w.pace.left)
+			w.setWriteDeadline(w.until)
 		}
 	}
 }
@@ -179,9 +181,11 @@ func (w *writer) expectNothing() {
 // writeError says why a Write failed, and stops the read, so that nothing more
 // is made for a client that is gone.
 func (w *writer) writeError(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && reads.Stopped(w.ctx) == nil {
-		// The server has ended the context by now, so that the reason does not
-		// arrive there.
+	if reads.Stopped(w.ctx) != nil {
+		return err
+	}
+	// Over HTTP/2 the server ends the context, and a Write may not hear of anything else.
+	if errors.Is(err, os.ErrDeadlineExceeded) || !w.until.IsZero() && time.Now().After(w.until) {
 		w.slow = true
 		return &reads.Stop{Reason: reads.ReasonSlow, Text: fmt.Sprintf("the client reads fewer than --guard.min-client-rate=%d bytes per second", w.handlers.opts.MinClientRate)}
 	}
