@@ -127,18 +127,19 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 }
 
 // run runs the handler when it is the read's turn, and again if it finds out that it
-// must wait for memory.
+// must wait for memory. That it does for as long as it may take: nobody waits for it.
 func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 	timer := time.NewTimer(h.opts.QueueTimeout)
 	defer timer.Stop()
 	body, _ := r.Body.(io.Seeker) // What was read before the handler ran.
+	turn := timer.C
 	for again := true; again; again = w.read.MustWait() {
 		w.restart()
 		if body != nil {
 			_, _ = body.Seek(0, io.SeekStart)
 		}
 		waited := time.Now()
-		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, timer.C, h.opts.QueueTimeout)
+		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, turn, h.opts.QueueTimeout)
 		h.metrics.waited(w.endpoint, time.Since(waited))
 		if err != nil {
 			return
@@ -150,6 +151,9 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 		w.running = true
 		next(w, r)
 		w.running = false
+		if h.opts.QueueTimeout > 0 {
+			turn = nil
+		}
 	}
 }
 

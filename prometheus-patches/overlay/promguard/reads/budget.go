@@ -142,6 +142,13 @@ func (b *Budget) reserve() int64 { return b.total / 8 }
 // isLarge says whether a read of so many bytes waits for other large ones.
 func (b *Budget) isLarge(bytes int64) bool { return bytes > max(b.total/64, 2*admitBytes) }
 
+// expired is a timer that has fired.
+var expired = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
 // mayBegin says whether a read that holds nothing may begin with so many bytes, if
 // nobody waits in front of it.
 func (b *Budget) mayBegin(bytes int64) bool {
@@ -221,7 +228,7 @@ func (b *Budget) queue(bytes int64) *[]*waiter {
 
 // wait lets a read begin, or begin again: it lets go of all that it holds, and waits for
 // what it needs. It returns false when the context ends or the timer fires before there
-// is room.
+// is room, or if too many wait already.
 func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
 	b.mtx.Lock()
 	b.hold(r, 0)
@@ -231,9 +238,12 @@ func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bo
 	r.expected.Store(0)
 	r.used.Store(0)
 	bytes := w.bytes
-	queue := b.queue(bytes)
-	*queue = append(*queue, w)
-	b.grant()
+	if queue := b.queue(bytes); len(*queue) < maxWaiting*maxWaiting {
+		*queue = append(*queue, w)
+		b.grant()
+	} else {
+		timeout = expired
+	}
 	b.mtx.Unlock()
 	select {
 	case <-w.ready:
