@@ -25,6 +25,7 @@ import (
 var guardOff = map[string]string{
 	"guard.api-timeout":           "off",
 	"guard.drop-rules":            "off",
+	"guard.max-head-series":       "off",
 	"guard.memory-limit":          "off",
 	"guard.metadata-concurrency":  "off",
 	"guard.metadata-max-bytes":    "off",
@@ -37,6 +38,7 @@ var guardOff = map[string]string{
 	"guard.read-memory-budget":    "off",
 	"guard.read-procs":            "off",
 	"guard.response-max-bytes":    "off",
+	"guard.series-limits":         "off",
 	"guard.spare-connections":     "off",
 	"guard.wal-replay":            "off",
 	"guard.wal-replay-gomaxprocs": "off",
