@@ -158,8 +158,8 @@ func TestTheBudgetOfReadsFollowsTheMemoryAndTheFlag(t *testing.T) {
 	} {
 		f, _, err := parse(t, "--guard.memory-limit="+tc.memory, "--guard.read-memory-budget="+tc.budget)
 		require.NoError(t, err)
-		if n := f.memoryLimit.or(0); n > 0 {
-			f.memory = memory.NewMonitor(func() int64 { return n })
+		if n := f.series.memory.or(0); n > 0 {
+			f.series.monitor = memory.NewMonitor(func() int64 { return n })
 		}
 		var log bytes.Buffer
 		b := f.budget(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))

@@ -124,7 +124,7 @@ const leastBudget = 16 << 20
 // there is none. It needs to know the memory of the process even if nothing else does.
 func (f *Flags) budget(ctx context.Context, logger *slog.Logger) *reads.Budget {
 	most := f.reads.memory.or(0)
-	monitor := f.memory
+	monitor := f.series.monitor
 	if monitor == nil {
 		monitor = memory.NewMonitor(memory.Auto)
 	}
@@ -132,7 +132,7 @@ func (f *Flags) budget(ctx context.Context, logger *slog.Logger) *reads.Budget {
 	if most == 0 && (!f.reads.memory.auto || limit == 0) {
 		return nil
 	}
-	if f.memory == nil {
+	if f.series.monitor == nil {
 		go monitor.Run(ctx)
 	}
 	b := reads.NewBudget(most, monitor.Usage)
