@@ -5,6 +5,11 @@ package reads
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,4 +96,44 @@ func TestGoroutinesOfOneReadHaveOneProcessor(t *testing.T) {
 	remove()
 	require.Empty(t, table.Procs.slots)
 	require.Nil(t, NewProcs(0))
+}
+
+// BenchmarkSmallRequestsBesideLongReads asks a server for next to nothing while
+// sixteen reads keep its processors busy.
+func BenchmarkSmallRequestsBesideLongReads(b *testing.B) {
+	for name, n := range map[string]int{"semaphore": max(1, runtime.GOMAXPROCS(0)-1), "without": 0} {
+		b.Run(name, func(b *testing.B) {
+			table := NewTable(nil)
+			table.Procs = NewProcs(n)
+			ctx, cancel := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					r, readCtx, remove := table.Add(ctx, Info{}, Limits{})
+					defer remove()
+					for r.Yield(readCtx) == nil {
+						for began := time.Now(); time.Since(began) < 100*time.Microsecond; {
+						}
+					}
+				})
+			}
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") }))
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				resp, err := s.Client().Get(s.URL)
+				require.NoError(b, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				took = append(took, time.Since(began))
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+			wg.Wait()
+			s.Close()
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+		})
+	}
 }
