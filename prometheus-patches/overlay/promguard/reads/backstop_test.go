@@ -26,8 +26,18 @@ import (
 // quick is how long a collection takes.
 func quick() time.Duration { return 0 }
 
+// running are the contexts of reads, by name.
+type running map[string]context.Context
+
+// add enters a read.
+func (r running) add(t *testing.T, table *Table, name string) (*Read, func()) {
+	read, ctx, remove := add(t, table, name)
+	r[name] = ctx
+	return read, remove
+}
+
 // stopped returns which of the reads are stopped.
-func stopped(ctxs map[string]context.Context) (names []string) {
+func stopped(ctxs running) (names []string) {
 	for name, ctx := range ctxs {
 		if Stopped(ctx) != nil {
 			names = append(names, name)
@@ -38,15 +48,14 @@ func stopped(ctxs map[string]context.Context) (names []string) {
 
 func TestTheBackstopStopsTheLargestAccountsThenTheYoungestThenAll(t *testing.T) {
 	table := fixed(10 << 30)
-	ctxs := map[string]context.Context{}
+	ctxs := running{}
 	for _, read := range []struct {
 		name string
 		uses int64
 	}{{"old", 0}, {"large", 40 * mib}, {"larger", 60 * mib}, {"small", 2 * mib}, {"young", 0}, {"younger", 0}, {"youngest", 0}} {
-		r, ctx, remove := add(t, table, read.name)
+		r, remove := ctxs.add(t, table, read.name)
 		defer remove()
 		require.NoError(t, r.Use(read.uses))
-		ctxs[read.name] = ctx
 	}
 	collections := 0
 	s := &backstop{budget: table.Budget, collect: func(bool) { collections++ }, takes: quick, hasLimit: true}
@@ -100,12 +109,11 @@ func TestTheBackstopStopsEarlierWhenTheHeapGrowsFaster(t *testing.T) {
 
 func TestWhenTheKernelIsAboutToKillAllAreStoppedAndNoneBegins(t *testing.T) {
 	table := fixed(10 << 30)
-	ctxs := map[string]context.Context{}
+	ctxs := running{}
 	var removes []func()
 	for i := range 20 {
-		_, ctx, remove := add(t, table, "/x")
+		_, remove := ctxs.add(t, table, strconv.Itoa(i))
 		removes = append(removes, remove)
-		ctxs[strconv.Itoa(i)] = ctx
 	}
 	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: quick, hasLimit: true}
 	now, u := time.Now(), memory.Usage{Limit: 900 * mib, Kill: 1000 * mib, Live: 400 * mib, Heap: 870 * mib, Resident: 900 * mib, Cycle: 1}

@@ -205,9 +205,14 @@ func (b *Budget) begin(r *Read) error {
 	if bytes <= held {
 		return nil
 	}
-	if r.waited && b.mayGrow(r, bytes-held) { // It is a little more than the last time.
-		b.hold(r, bytes)
-		return nil
+	if begun := r.bytes.Load() > 0; begun || r.waited {
+		if b.mayGrow(r, bytes-held) { // It is a little more than the last time.
+			b.hold(r, bytes)
+			return nil
+		}
+		if begun { // Its answer cannot begin again.
+			return b.spent(r)
+		}
 	}
 	b.hold(r, 0)
 	if len(*b.queue(bytes)) == 0 && b.mayBegin(bytes) {
@@ -304,10 +309,7 @@ func (b *Budget) grow(r *Read, used int64) error {
 	case b.mayGrow(r, max(more, growStep)):
 		more = max(more, growStep)
 	case !b.mayGrow(r, more):
-		stop := r.Refusal(ReasonMemory, tryLess, "was stopped because it needed more than the %s that were expected, and the reserve of %s=%s is spent",
-			size(r.held), BudgetFlag, size(b.total))
-		r.Stop(stop)
-		return stop
+		return b.spent(r)
 	}
 	b.hold(r, r.held+more)
 	return nil
@@ -325,6 +327,14 @@ func (b *Budget) mayExpect(r *Read, bytes int64) error {
 
 // tryLess is what the client of a read that was stopped for want of memory can do.
 const tryLess = "Try again later, or select less"
+
+// spent stops a read for which there is nothing left of the reserve, and returns why.
+func (b *Budget) spent(r *Read) error {
+	stop := r.Refusal(ReasonMemory, tryLess, "was stopped because it needed more than the %s that were expected, and the reserve of %s=%s is spent",
+		size(r.held), BudgetFlag, size(b.total))
+	r.Stop(stop)
+	return stop
+}
 
 // tooLarge stops a read that needs more than any may have, and returns why.
 func (b *Budget) tooLarge(r *Read) error {

@@ -83,7 +83,7 @@ func TestReadThatNeedsMoreThanHalfOfTheBudgetIsTooLarge(t *testing.T) {
 }
 
 // again admits a read that must wait, as its handler's caller does.
-func again(t *testing.T, table *Table, ctx context.Context, r *Read) <-chan error {
+func again(ctx context.Context, t *testing.T, table *Table, r *Read) <-chan error {
 	got := make(chan error, 1)
 	go func() {
 		_, err := admit(ctx, table, r, nil, time.Minute)
@@ -102,7 +102,7 @@ func TestAReadWaitsHoldingNothing(t *testing.T) {
 		defer removeSecond()
 		require.NoError(t, second.Use(mib))
 		require.True(t, expects(t, second, 50*mib))
-		got := again(t, table, ctx, second)
+		got := again(ctx, t, table, second)
 		require.Empty(t, got)
 		require.EqualValues(t, 61*mib, table.Budget.Held())
 		require.Equal(t, "waiting", table.List()[1].State)
@@ -124,11 +124,11 @@ func TestLargeReadsBeginInTheirOrder(t *testing.T) {
 		require.False(t, expects(t, first, 60*mib))
 		largest, largestCtx, removeLargest := add(t, table, "/largest")
 		require.True(t, expects(t, largest, 62*mib))
-		largestGot := again(t, table, largestCtx, largest)
+		largestGot := again(largestCtx, t, table, largest)
 		later, laterCtx, removeLater := add(t, table, "/later")
 		defer removeLater()
 		require.True(t, expects(t, later, 34*mib), "there is room, but one waits that was first")
-		laterGot := again(t, table, laterCtx, later)
+		laterGot := again(laterCtx, t, table, later)
 		require.Empty(t, laterGot)
 		removeFirst()
 		require.NoError(t, <-largestGot)
@@ -147,22 +147,16 @@ func TestSmallReadsDoNotKeepALargeOneOut(t *testing.T) {
 			_, _, remove := add(t, table, "/small")
 			removes = append(removes, remove)
 		}
-		large, ctx, removeLarge := add2(t, table, removes[0])
+		removes[0]()
+		large, _, removeLarge := add(t, table, "/large")
 		require.False(t, expects(t, large, 60*mib))
 		require.EqualValues(t, 63*mib+61*mib, table.Budget.Held())
-		_ = ctx
 		removeLarge()
 		for _, remove := range removes {
 			remove()
 		}
 		require.Zero(t, table.Budget.Held())
 	})
-}
-
-// add2 enters a read when another one has ended.
-func add2(t *testing.T, table *Table, removeOther func()) (*Read, context.Context, func()) {
-	removeOther()
-	return add(t, table, "/large")
 }
 
 func TestReadsThatFindNoMemoryAreRefusedInTime(t *testing.T) {
@@ -307,7 +301,7 @@ func modelBudget(t *testing.T, seed uint64) {
 					}
 					return
 				}
-				runRead(t, r, ctx, total, expect, use, steps, lasts)
+				runRead(ctx, t, r, total, expect, use, steps, lasts)
 				leave()
 				if runs > 3 {
 					t.Errorf("read %d has to wait again and again", i)
@@ -325,7 +319,7 @@ func modelBudget(t *testing.T, seed uint64) {
 }
 
 // runRead is the handler of a read that expects so much and then uses so much.
-func runRead(t *testing.T, r *Read, ctx context.Context, total, expect, use int64, steps int, lasts time.Duration) {
+func runRead(ctx context.Context, t *testing.T, r *Read, total, expect, use int64, steps int, lasts time.Duration) {
 	if r.Expect(expect) != nil || r.Begin(ctx) != nil {
 		return
 	}
