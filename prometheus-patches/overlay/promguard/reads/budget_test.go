@@ -83,7 +83,7 @@ func TestReadThatNeedsMoreThanHalfOfTheBudgetIsTooLarge(t *testing.T) {
 }
 
 // again admits a read that must wait, as its handler's caller does.
-func again(ctx context.Context, t *testing.T, table *Table, r *Read) <-chan error {
+func again(ctx context.Context, table *Table, r *Read) <-chan error {
 	got := make(chan error, 1)
 	go func() {
 		_, err := admit(ctx, table, r, nil, time.Minute)
@@ -102,7 +102,7 @@ func TestAReadWaitsHoldingNothing(t *testing.T) {
 		defer removeSecond()
 		require.NoError(t, second.Use(mib))
 		require.True(t, expects(t, second, 50*mib))
-		got := again(ctx, t, table, second)
+		got := again(ctx, table, second)
 		require.Empty(t, got)
 		require.EqualValues(t, 61*mib, table.Budget.Held())
 		require.Equal(t, "waiting", table.List()[1].State)
@@ -124,11 +124,11 @@ func TestLargeReadsBeginInTheirOrder(t *testing.T) {
 		require.False(t, expects(t, first, 60*mib))
 		largest, largestCtx, removeLargest := add(t, table, "/largest")
 		require.True(t, expects(t, largest, 62*mib))
-		largestGot := again(largestCtx, t, table, largest)
+		largestGot := again(largestCtx, table, largest)
 		later, laterCtx, removeLater := add(t, table, "/later")
 		defer removeLater()
 		require.True(t, expects(t, later, 34*mib), "there is room, but one waits that was first")
-		laterGot := again(laterCtx, t, table, later)
+		laterGot := again(laterCtx, table, later)
 		require.Empty(t, laterGot)
 		removeFirst()
 		require.NoError(t, <-largestGot)
