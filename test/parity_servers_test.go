@@ -24,7 +24,6 @@ import (
 // neighbours prove. Whoever adds a flag adds its off value here.
 var guardOff = map[string]string{
 	"guard.api-timeout":           "off",
-	"guard.crowd-gomaxprocs":      "off",
 	"guard.drop-rules":            "off",
 	"guard.max-head-series":       "off",
 	"guard.memory-limit":          "off",

@@ -6,11 +6,14 @@ package promguard
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/promguard/memory"
 )
 
 func parse(t *testing.T, args ...string) (*Flags, *kingpin.Application, error) {
@@ -38,7 +41,7 @@ func TestEveryFlagCanBeOff(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 20, n)
+	require.Equal(t, 19, n)
 }
 
 func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
@@ -61,7 +64,7 @@ func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 		"guard.wal-replay=fast":                  `--guard.wal-replay: "fast" is neither off nor parallel nor upstream`,
 		"guard.wal-replay-gomaxprocs=-2":         `--guard.wal-replay-gomaxprocs: "-2" is neither auto, off, nor a number of processors of at least 1`,
 		"guard.response-max-bytes=1e3":           `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
-		"guard.read-memory-budget=1KB":           `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
+		"guard.read-memory-budget=1KB":           `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, and one may have half`,
 		"guard.read-memory-budget=16777215":      `is less than 16MiB`,
 		"guard.memory-limit=1KB":                 `--guard.memory-limit: "1KB" is less than 64MiB: a server without series takes nearly that`,
 		"guard.memory-limit=off,reject-scrapes":  `nothing is rejected where there is no limit`,
@@ -139,26 +142,33 @@ func TestReadsByThemselvesAreAsManyAsUpstreamLetsIn(t *testing.T) {
 	require.EqualValues(t, 3, f.reads.bulkConcurrency(2, 10))
 }
 
-func TestABudgetBeyondTheMemoryThereIsIsWarnedOf(t *testing.T) {
+func TestTheBudgetOfReadsFollowsTheMemoryAndTheFlag(t *testing.T) {
+	const limit = 1 << 40
 	for _, tc := range []struct {
-		flag   string
-		memory int64
-		want   int64
-		warned bool
+		memory, budget string
+		most           int64 // 0: none.
+		warns          bool
 	}{
-		{flag: "auto", memory: 1 << 30, want: 256 << 20},
-		{flag: "auto", memory: 20 << 20, want: 16 << 20},
-		{flag: "auto"},
-		{flag: "off", memory: 1 << 30},
-		{flag: "1GB", memory: 1 << 30, want: 1 << 30},
-		{flag: "2GB", memory: 1 << 30, want: 2 << 30, warned: true},
-		{flag: "2GB", want: 2 << 30},
+		{"1TB", "auto", limit * 4 / 5, false},
+		{"off", "auto", math.MaxInt64, false}, // Of what the machine has.
+		{"1TB", "64MB", 64 << 20, false},
+		{"1TB", "2TB", limit * 4 / 5, true},
+		{"off", "64MB", 64 << 20, false},
+		{"1TB", "off", 0, false},
 	} {
-		f, _, err := parse(t, "--guard.read-memory-budget="+tc.flag)
+		f, _, err := parse(t, "--guard.memory-limit="+tc.memory, "--guard.read-memory-budget="+tc.budget)
 		require.NoError(t, err)
-		var b bytes.Buffer
-		require.Equal(t, tc.want, f.reads.budget(tc.memory, slog.New(slog.NewTextHandler(&b, nil))), "%+v", tc)
-		require.Equal(t, tc.warned, strings.Contains(b.String(), "level=WARN"), "%+v", tc)
+		if n := f.series.memory.or(0); n > 0 {
+			f.series.monitor = memory.NewMonitor(func() int64 { return n })
+		}
+		var log bytes.Buffer
+		b := f.budget(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+		require.Equal(t, tc.most > 0, b != nil, "%+v", tc)
+		if b != nil {
+			require.LessOrEqual(t, b.Total(), tc.most, "%+v", tc)
+			require.GreaterOrEqual(t, b.Total(), min(tc.most, 64<<20), "%+v", tc)
+		}
+		require.Equal(t, tc.warns, strings.Contains(log.String(), "more than the memory"), "%+v: %s", tc, &log)
 	}
 }
 

@@ -4,6 +4,7 @@
 package promguard
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -28,17 +29,17 @@ type readFlags struct {
 	timeout, queueTimeout                 period
 	metadata, read, query                 limit
 	memory, maxBytes, responseBytes, rate limit
-	maxResults, procs, crowd, spare       limit
+	maxResults, procs, spare              limit
 	text                                  choice
 	noText                                bool
 }
 
 func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
-	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.crowd, &f.memory} {
+	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.memory} {
 		l.hasAuto = true
 	}
-	f.memory.least, f.memory.leastWhy = leastBudget, "each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half"
+	f.memory.least, f.memory.leastWhy = leastBudget, "each read takes 1 MiB at its start, and one may have half"
 	f.text.words = []string{on, off}
 	add("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. off means no deadline.",
 		"30s", &f.timeout)
@@ -46,15 +47,13 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"auto", &f.metadata)
 	add("guard.bulk-concurrency", "How many federation and remote read requests run at a time: auto, off, or a number. auto is GOMAXPROCS, or --storage.remote.read-concurrent-limit if that is more, at least 4.",
 		"auto", &f.read)
-	add("guard.query-concurrency", "How many PromQL requests run at a time, until the last byte of their answer: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room.",
+	add("guard.query-concurrency", "How many PromQL requests are evaluated at a time: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room.",
 		"auto", &f.query)
 	add("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules.",
 		"auto", &f.procs)
-	add("guard.crowd-gomaxprocs", fmt.Sprintf("GOMAXPROCS is raised to this while requests wait for their turn on --guard.read-procs: auto, off, or a number. auto is %d on machines with fewer processors, if neither GOMAXPROCS nor a CPU quota is set: with fewer, the garbage collector holds up every answer.", dedicatedProcs),
-		"auto", &f.crowd)
 	add("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits.",
 		"10s", &f.queueTimeout)
-	add("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is a quarter of GOMEMLIMIT, or of the container's or the machine's memory.",
+	add("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is what everything else leaves of --guard.memory-limit, or of what that is by default; a size is the most that it may be.",
 		"auto", &f.memory)
 	add("guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound.",
 		"200000", &f.maxResults)
@@ -62,9 +61,9 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"128MB", &f.maxBytes)
 	add("guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound.",
 		"512MB", &f.responseBytes)
-	add("guard.min-client-rate", "How fast a client must read its answer, in bytes per second; a slower one is cut off. off means any rate.",
+	add("guard.min-client-rate", "How fast a client must read its answer, in bytes per second over time; a slower one is cut off. off means any rate.",
 		"16KB", &f.rate)
-	add("guard.spare-connections", "Connections accepted beyond --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard. off means none.",
+	add("guard.spare-connections", "Connections accepted while requests run on all --web.max-connections, each for one request to /-/*, /metrics, rules, alerts or status/guard; idle connections are closed for new ones. off means neither.",
 		"16", &f.spare)
 	add("guard.query-text-limits", "Refuse PromQL that takes seconds or hundreds of megabytes to parse: on or off. Refused are more than 10000 operators, 1 MiB of text, or regular expressions of 300000 instructions.",
 		on, &f.text)
@@ -74,7 +73,7 @@ func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
 		"timeout", f.timeout.String(), "queue_timeout", f.queueTimeout.String(),
 		"metadata_concurrency", f.metadata.String(), "bulk_concurrency", f.read.String(), "query_concurrency", f.query.String(),
-		"procs", f.procs.String(), "crowd_gomaxprocs", f.crowd.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
+		"procs", f.procs.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
 		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.checkText(), "spare_connections", f.spare.String())
 }
 
@@ -89,7 +88,6 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		BulkConcurrency:     int(f.reads.bulkConcurrency(procs, int64(o.RemoteReadConcurrencyLimit))),
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
 		Procs:               int(f.reads.procs.or(max(1, procs-1))),
-		CrowdProcs:          crowdProcs(f.reads.crowd),
 		QueueTimeout:        time.Duration(f.reads.queueTimeout.Duration),
 		MaxResults:          int(f.reads.maxResults.or(0)),
 		MaxBytes:            f.reads.maxBytes.or(0),
@@ -103,12 +101,12 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),
 	}
-	if total := f.reads.budget(memory.Auto(), logger); total > 0 {
-		opts.Budget = reads.NewBudget(total)
-		go opts.Budget.Watch(o.Context)
-	}
+	opts.Budget = f.budget(o.Context, logger)
 	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
-	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
+	if spare := int(f.reads.spare.or(0)); spare > 0 {
+		o.Connections = spareconn.NewPool(o.MaxConnections, reg)
+		o.MaxConnections += spare
+	}
 	o.Reads, err = readapi.New(opts, reg)
 	return err
 }
@@ -123,22 +121,29 @@ func (f *readFlags) bulkConcurrency(procs, remoteReads int64) int64 {
 // leastBudget is the smallest memory budget in bytes.
 const leastBudget = 16 << 20
 
-// budget returns the memory budget in bytes, 0 for none, of a process that may
-// use so much memory, 0 if nobody knows.
-func (f *readFlags) budget(memory int64, logger *slog.Logger) int64 {
-	auto := int64(0)
-	if memory > 0 {
-		auto = max(leastBudget, memory/4)
+// budget returns the memory budget of reads, watched until the context ends, or nil if
+// there is none. It needs to know the memory of the process even if nothing else does.
+func (f *Flags) budget(ctx context.Context, logger *slog.Logger) *reads.Budget {
+	most := f.reads.memory.or(0)
+	monitor := f.series.monitor
+	if monitor == nil {
+		monitor = memory.NewMonitor(memory.Auto)
 	}
-	total := f.memory.or(auto)
-	if total == 0 {
-		return 0
+	limit := monitor.Usage().Limit
+	if most == 0 && (!f.reads.memory.auto || limit == 0) {
+		return nil
 	}
-	logger.Info("Memory budget for reads", "bytes", total)
-	if memory > 0 && total > memory {
-		logger.Warn("The memory budget for reads is more than the memory that the process may use, and will not keep it alive", "bytes", total, "memory", memory)
+	if f.series.monitor == nil {
+		go monitor.Run(ctx)
 	}
-	return total
+	b := reads.NewBudget(most, monitor.Usage)
+	monitor.Transient(b.Used)
+	go b.Backstop(ctx, monitor)
+	logger.Info("Memory budget for reads", "bytes", b.Total())
+	if limit > 0 && most > limit {
+		logger.Warn("The memory budget for reads is more than the memory that the process may use", "bytes", most, "memory", limit)
+	}
+	return b
 }
 
 // checkText says whether PromQL that is costly to parse is refused.

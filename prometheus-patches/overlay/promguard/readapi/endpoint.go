@@ -26,6 +26,9 @@ type endpoint struct {
 	source string
 	// long says that the handler runs for long before it looks at the context.
 	long bool
+	// holdsDatabase says that the answer is sent while the database is open, which holds
+	// up the head's compaction.
+	holdsDatabase bool
 	// json says that errors go in the API's JSON envelope.
 	json bool
 	// remoteRead says that the body is a message of remote read.
@@ -107,6 +110,7 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		// These read the form in a way that leaves multipart out.
 		multipart: route != "/series" && route != "/federate",
 	}
+	e.holdsDatabase = k != kindQuery && k != kindStatus
 	switch k {
 	case kindStatus:
 		e.limits.Exempt = true

@@ -6,6 +6,7 @@ package readapi
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -41,7 +42,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		bulk:     reads.NewPool("bulk", opts.BulkConcurrency),
 		query:    reads.NewPool("query", opts.QueryConcurrency),
 	}
-	h.table.Turns = reads.NewTurns(opts.Procs, opts.CrowdProcs)
+	h.table.Procs = reads.NewProcs(opts.Procs)
 	if opts.CheckText {
 		h.text = checkText
 	}
@@ -105,12 +106,11 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 
 	read, ctx, remove := h.table.Add(r.Context(), info(e, r), e.limits)
 	defer remove()
-	ctx, cancel, err := h.withDeadline(ctx, e, r)
+	ctx, clock, cancel, err := h.withDeadline(ctx, e, r)
 	defer cancel()
 
-	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r}
-	release := func() {}
-	defer func() { release() }() //nolint:gocritic // It is another one then: after the last byte.
+	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r, clock: clock, pace: newPace(h.opts.MinClientRate), header: w.Header().Clone()}
+	defer bw.leave()
 	defer bw.finish()
 	defer context.AfterFunc(ctx, bw.unblock)()
 	switch {
@@ -123,19 +123,38 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(regexes) != nil:
 		return
 	}
-	waited := time.Now()
-	permit, err := h.table.Admit(ctx, read, e.pool, h.opts.QueueTimeout)
-	h.metrics.waited(e, time.Since(waited))
-	if err != nil {
-		return
+	h.run(bw, next, r.WithContext(ctx))
+}
+
+// run runs the handler when it is the read's turn, and again if it finds out that it
+// must wait for memory. That it does for as long as it may take: nobody waits for it.
+func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
+	timer := time.NewTimer(h.opts.QueueTimeout)
+	defer timer.Stop()
+	body, _ := r.Body.(io.Seeker) // What was read before the handler ran.
+	turn := timer.C
+	for again := true; again; again = w.read.MustWait() {
+		w.restart()
+		if body != nil {
+			_, _ = body.Seek(0, io.SeekStart)
+		}
+		waited := time.Now()
+		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, turn, h.opts.QueueTimeout)
+		h.metrics.waited(w.endpoint, time.Since(waited))
+		if err != nil {
+			return
+		}
+		w.place = leave
+		if w.endpoint.long {
+			_ = w.read.Yield(w.ctx) // A read that has ended is the handler's affair.
+		}
+		w.running = true
+		next(w, r)
+		w.running = false
+		if h.opts.QueueTimeout > 0 {
+			turn = nil
+		}
 	}
-	release = permit
-	if e.long {
-		_ = reads.Yield(ctx) // A read that has ended is the handler's affair.
-	}
-	bw.running = true
-	next(bw, r.WithContext(ctx))
-	bw.running = false
 }
 
 // maxBody is the largest body of a request in bytes. What people send is a tenth
@@ -159,23 +178,29 @@ func (h *Handlers) boundBody(e *endpoint, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// withDeadline returns the context with the request's deadline.
-func (*Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Request) (context.Context, context.CancelFunc, error) {
+// withDeadline returns the context with the request's deadline, and its clock if it
+// stands still while the client is waited for.
+func (h *Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Request) (context.Context, *clock, context.CancelFunc, error) {
 	timeout, source := e.timeout, e.source
 	if timeout == 0 {
-		return ctx, func() {}, nil // timeout= is the handler's affair.
+		return ctx, nil, func() {}, nil // timeout= is the handler's affair.
 	}
 	own, text, err := ownTimeout(r)
 	if err != nil {
-		return ctx, func() {}, err
+		return ctx, nil, func() {}, err
 	}
 	if own > 0 && own < timeout {
 		timeout, source = own, fmt.Sprintf("timeout=%s of the request; at most %s", text, e.source)
 	}
 	stop := reads.FromContext(ctx).Refusal(reads.ReasonDeadline, "Narrow the selectors or the time range, set limit=, or raise the deadline",
 		"was stopped at its deadline of %s (%s)", timeout, source)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, stop)
-	return ctx, cancel, nil
+	if e.holdsDatabase || h.opts.MinClientRate == 0 {
+		ctx, cancel := context.WithTimeoutCause(ctx, timeout, stop)
+		return ctx, nil, cancel, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	clock := newClock(timeout, func() { cancel(stop) })
+	return ctx, clock, func() { clock.stop(); cancel(nil) }, nil
 }
 
 // origin are the headers by which Grafana says who asks.

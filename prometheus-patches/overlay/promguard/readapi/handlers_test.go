@@ -475,10 +475,10 @@ func TestRequestsBeyondThePoolWaitAndThenGet503WithRetryAfter(t *testing.T) {
 }
 
 func TestReadThatNeedsMoreThanTheBudgetIsRefusedWith422(t *testing.T) {
-	h := limited(t, Options{Budget: reads.NewBudget(8 << 20)})
+	h := limited(t, Options{Budget: reads.NewBudget(8<<20, nil)})
 	reserved := make(chan error, 1)
 	s := serve(t, h, "/query", func(w http.ResponseWriter, r *http.Request) {
-		reserved <- reads.FromContext(r.Context()).Reserve(r.Context(), 64<<20)
+		reserved <- reads.FromContext(r.Context()).Expect(64 << 20)
 		http.Error(w, "whatever the handler makes of it", http.StatusInternalServerError)
 	})
 	resp, body := get(t, s.URL)
@@ -503,59 +503,6 @@ func TestTextThatCostsTooMuchToParseIsRefusedBeforeItIsParsed(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode)
 		require.Regexp(t, want+` \(--guard.query-text-limits\)$`, envelopeOf(t, string(body)).Error)
 	}
-}
-
-func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
-	returned := make(chan error, 1)
-	large := make([]byte, 64<<20)
-	h := limited(t, Options{MinClientRate: 1 << 20})
-	s := serve(t, h, "/series", func(w http.ResponseWriter, r *http.Request) {
-		_, err := w.Write(large)
-		if r.Context().Err() == nil {
-			t.Error("more is made for it")
-		}
-		returned <- err
-	})
-	resp, err := http.Get(s.URL)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	// The client reads nothing.
-	select {
-	case err := <-returned:
-		require.ErrorContains(t, err, "--guard.min-client-rate")
-		require.Eventually(t, func() bool {
-			return testutil.ToFloat64(h.metrics.stopped.WithLabelValues("/api/v1/series", "slow")) == 1
-		}, 5*time.Second, time.Millisecond)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the handler still waits for a client that does not read")
-	}
-}
-
-// deadlines is a connection that remembers until when it may be written to.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	until time.Time
-}
-
-func (d *deadlines) SetWriteDeadline(t time.Time) error {
-	d.until = t
-	return nil
-}
-
-func TestSmallPieceHasAsMuchTimeAsALargeOne(t *testing.T) {
-	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	handler := limited(t, Options{MinClientRate: 32 << 10}).API("/series", func(w http.ResponseWriter, _ *http.Request) {
-		for _, size := range []int{writeChunk, 1} {
-			// The kernel may still hold all that the client has not read yet.
-			const allowed = writeGrace + 2*time.Second
-			begin := time.Now()
-			_, err := w.Write(make([]byte, size))
-			require.NoError(t, err)                                                      //nolint:testifylint // It runs in the test's own goroutine.
-			require.WithinRange(t, d.until, begin.Add(allowed), time.Now().Add(allowed)) //nolint:testifylint // As above.
-		}
-	})
-	handler(d, httptest.NewRequest(http.MethodGet, "/series", http.NoBody))
-	require.Equal(t, http.StatusOK, d.Code)
 }
 
 func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {

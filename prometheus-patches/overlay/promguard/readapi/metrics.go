@@ -64,6 +64,10 @@ func newMetrics(h *Handlers, reg prometheus.Registerer) *metrics {
 			Name: "prometheus_guard_read_memory_budget_bytes",
 			Help: "Memory that read requests may reserve.",
 		}, func() float64 { return float64(b.Total()) })
+		factory.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "prometheus_guard_read_memory_waiting",
+			Help: "Read requests that wait for memory, holding none.",
+		}, func() float64 { return float64(b.Waiting()) })
 	}
 	return m
 }

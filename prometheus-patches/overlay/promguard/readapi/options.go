@@ -26,9 +26,8 @@ type Options struct {
 	// run at a time. Others wait for QueueTimeout.
 	MetadataConcurrency, BulkConcurrency, QueryConcurrency int
 	QueueTimeout                                           time.Duration
-	// Procs is how many processors reads that run for long may keep busy, and
-	// CrowdProcs the least GOMAXPROCS while some wait for them; 0 leaves it.
-	Procs, CrowdProcs int
+	// Procs is how many processors reads that run for long may keep busy.
+	Procs int
 	// Budget is the memory that all reads may hold.
 	Budget *reads.Budget
 	// MaxResults and MaxBytes cut lists of metadata, ResponseBytes refuses other

@@ -44,7 +44,7 @@ func readRegexes(r *http.Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(compressed))
+	r.Body = readAgain{bytes.NewReader(compressed)}
 	size, err := snappy.DecodedLen(compressed)
 	if err != nil {
 		return nil, nil // The handler says what is wrong with it.
@@ -62,6 +62,12 @@ func readRegexes(r *http.Request) ([]string, error) {
 	}
 	return s.regexes, nil
 }
+
+// readAgain is a body that can be read from its start again.
+type readAgain struct{ *bytes.Reader }
+
+// Close implements io.Closer.
+func (readAgain) Close() error { return nil }
 
 // readScan looks through a remote read request without decoding it. What is no
 // request is left to the handler.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"sync"
@@ -19,9 +20,11 @@ const (
 	// writeChunk is how much of an answer is written between two looks at the
 	// context and at the client's rate, in bytes.
 	writeChunk = 64 << 10
-	// writeGrace is how long an error may take to be written, and how long a
-	// client may stand still before its rate counts.
+	// writeGrace is how long an error may take to be written.
 	writeGrace = time.Second
+	// stallAfter is how long a client may take for a piece of its answer before the
+	// read gives back its place: others do not wait for clients.
+	stallAfter = 100 * time.Millisecond
 	// retryAfter is when a client may come again that found no room, in seconds.
 	retryAfter = "5"
 	// headerStopping is by which upstream tells a server that ends, "true", from one
@@ -40,6 +43,14 @@ type writer struct {
 	endpoint *endpoint
 	handlers *Handlers
 	request  *http.Request
+	// clock is the request's deadline, if that stands still for the client.
+	clock *clock
+	pace  pace
+	until time.Time // When a client that is waited for is too slow.
+	// header is what the header was before the handler ran.
+	header http.Header
+	// place gives back the read's place in its pool; nil if it has none yet.
+	place func()
 
 	running     bool // The handler has not returned; in finish, it panicked.
 	wroteHeader bool
@@ -65,6 +76,10 @@ func (w *writer) WriteHeader(code int) {
 		w.replaceByStop(stop)
 		return
 	}
+	if w.read.MustWait() {
+		w.replaced = true // The handler runs again.
+		return
+	}
 	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get(headerStopping) != "" {
 		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
@@ -73,6 +88,9 @@ func (w *writer) WriteHeader(code int) {
 	// Informational headers come before the real one.
 	if w.wroteHeader = code >= http.StatusOK; w.wroteHeader {
 		w.setCuttable()
+		if w.clock != nil { // The server's own deadline would end the context. Nothing more is to be read.
+			_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
+		}
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
@@ -86,23 +104,15 @@ func (w *writer) Write(p []byte) (int, error) {
 	for {
 		if err := reads.Check(w.ctx); err != nil {
 			w.aborted = true
-			return written, err
+			return written, w.writeError(err)
 		}
 		chunk := p[written:min(written+writeChunk, len(p))]
-		w.expect()
-		long := w.read.Wait()
-		n, err := w.ResponseWriter.Write(chunk)
+		n, err := w.await(func() (int, error) { return w.ResponseWriter.Write(chunk) })
 		written += n
 		w.read.Wrote(n)
 		if err != nil {
 			w.aborted = true
 			return written, w.writeError(err)
-		}
-		if w.request.ProtoMajor == 2 {
-			w.expectNothing()
-		}
-		if long {
-			_ = reads.Yield(w.ctx) // The next look at the context is for errors.
 		}
 		if written == len(p) {
 			return written, nil
@@ -110,15 +120,50 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 }
 
-// expect bounds how long what is written next may take. That is not in proportion
-// to its size: what was written before may fill the buffers of the connection, and
-// a client that reads steadily makes room in them by tens of KiB at a time.
+// await writes to the client, which may have to wait for it. The read has no processor
+// and no place meanwhile, and its deadline stands still.
+func (w *writer) await(write func() (int, error)) (int, error) {
+	w.expect()
+	long := w.read.Wait()
+	w.clock.pause()
+	stalled := time.AfterFunc(stallAfter, w.leave)
+	began := time.Now()
+	n, err := write()
+	stalled.Stop()
+	w.pace.took(n, time.Since(began))
+	w.clock.resume()
+	if w.request.ProtoMajor == 2 {
+		w.expectNothing()
+	}
+	if long && err == nil {
+		_ = w.read.Yield(w.ctx) // The next look at the context is for errors.
+	}
+	return n, err
+}
+
+// leave gives back the read's place, if it has one.
+func (w *writer) leave() {
+	if w.place != nil {
+		w.place()
+	}
+}
+
+// restart makes the writer ready for a handler, which may have run before.
+func (w *writer) restart() {
+	w.leave()
+	w.replaced = false
+	clear(w.Header())
+	maps.Copy(w.Header(), w.header)
+}
+
+// expect bounds how long what is written next may take.
 func (w *writer) expect() {
-	if rate := w.handlers.opts.MinClientRate; rate > 0 {
+	if w.pace.rate > 0 {
 		w.mtx.Lock()
 		defer w.mtx.Unlock()
 		if w.ctx.Err() == nil { // Else unblock has set the last deadline.
-			w.setWriteDeadline(time.Now().Add(writeGrace + writeChunk*time.Second/time.Duration(rate)))
+			w.until = time.Now().Add(w.pace.left)
+			w.setWriteDeadline(w.until)
 		}
 	}
 }
@@ -136,9 +181,11 @@ func (w *writer) expectNothing() {
 // writeError says why a Write failed, and stops the read, so that nothing more
 // is made for a client that is gone.
 func (w *writer) writeError(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && reads.Stopped(w.ctx) == nil {
-		// The server has ended the context by now, so that the reason does not
-		// arrive there.
+	if reads.Stopped(w.ctx) != nil {
+		return err
+	}
+	// Over HTTP/2 the server ends the context, and a Write may not hear of anything else.
+	if errors.Is(err, os.ErrDeadlineExceeded) || !w.until.IsZero() && time.Now().After(w.until) {
 		w.slow = true
 		return &reads.Stop{Reason: reads.ReasonSlow, Text: fmt.Sprintf("the client reads fewer than --guard.min-client-rate=%d bytes per second", w.handlers.opts.MinClientRate)}
 	}
@@ -184,6 +231,9 @@ func (w *writer) finish() {
 	default:
 		w.aborted = true // The client has left, perhaps only half: no answer is not an empty one.
 	}
+	if w.wroteHeader && w.ctx.Err() == nil {
+		w.expect() // The server has the last bytes yet to send.
+	}
 	w.handlers.metrics.finished(w)
 	if w.aborted && !w.running {
 		w.abort()
@@ -194,7 +244,7 @@ func (w *writer) finish() {
 func (w *writer) Flush() {
 	w.WriteHeader(http.StatusOK)
 	if !w.replaced {
-		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		_, _ = w.await(func() (int, error) { return 0, http.NewResponseController(w.ResponseWriter).Flush() })
 	}
 }
 

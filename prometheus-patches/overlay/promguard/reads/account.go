@@ -16,29 +16,36 @@ func (r *Read) Expect(bytes int64) error {
 	if r.budget == nil {
 		return nil
 	}
-	if r.expected.Add(bytes) > r.budget.room(r) {
-		return r.tooLarge()
-	}
-	return nil
+	return r.budget.mayExpect(r, r.expected.Add(bytes))
 }
 
-// Begin implements storage.ReadAccount.
-func (r *Read) Begin(ctx context.Context) error {
-	return r.Reserve(ctx, r.expected.Swap(0))
+// Begin implements storage.ReadAccount. It does not wait where it is called, but ends
+// the request with an error, so that it waits with nothing in its hands: no place, no
+// postings, nothing open in the database. Then the request begins again.
+func (r *Read) Begin(context.Context) error {
+	if r.budget == nil || r.begun.Load() {
+		return nil
+	}
+	if err := r.budget.begin(r); err != nil {
+		return err
+	}
+	r.begun.Store(true)
+	return nil
 }
 
 // Use implements storage.ReadAccount.
 func (r *Read) Use(bytes int64) error {
-	if used := r.used.Add(bytes); r.budget != nil {
-		return r.budget.use(r, used)
+	used := r.used.Add(bytes)
+	if r.budget == nil || bytes <= 0 || used <= r.granted.Load() {
+		return nil
 	}
-	return nil
+	return r.budget.grow(r, used)
 }
 
 // Yield implements storage.ReadAccount.
 func (r *Read) Yield(ctx context.Context) error {
 	if ctx.Err() == nil {
-		r.turns.take(ctx, r)
+		r.procs.take(ctx, &r.proc)
 	}
 	return storage.ReadEnded(ctx)
 }

@@ -55,18 +55,30 @@ type Read struct {
 
 	id     uint64
 	cancel context.CancelCauseFunc
+	procs  *Procs
+	proc   proc
+	done   chan struct{}
+
+	running atomic.Bool
+	series  atomic.Int64
+	bytes   atomic.Int64
+	cut     atomic.Bool
+
+	// What the read says of its memory, in bytes.
+	expected, used atomic.Int64
+	begun          atomic.Bool // What is expected is reserved.
+
 	budget *Budget
-	turns  *Turns
-	// turnSince is when the read's turn began; guarded by turns.mtx.
-	turnSince time.Time
-	held      int64 // Bytes reserved; guarded by budget.mtx.
-	done      chan struct{}
-	running   atomic.Bool
-	expected  atomic.Int64 // Bytes that Begin reserves.
-	used      atomic.Int64 // Bytes that the read says it holds.
-	series    atomic.Int64
-	bytes     atomic.Int64
-	cut       atomic.Bool
+	// granted is how much may be used before the budget is asked.
+	granted atomic.Int64
+	// The rest is guarded by budget.mtx.
+	held    int64
+	large   bool
+	most    int64 // What the read may have, of the budget at its start.
+	needs   int64 // What it has to wait for, or 0.
+	waited  bool  // It has waited for what it needed.
+	leaving bool  // It was stopped for want of memory.
+	ended   bool
 }
 
 // FromContext returns the read that the context belongs to, or nil.
@@ -79,15 +91,6 @@ func FromContext(ctx context.Context) *Read {
 // call counts.
 func (r *Read) Stop(s *Stop) { r.cancel(s) }
 
-// Reserve takes n more bytes of the memory budget for the read. If they cannot
-// be had the read is stopped, and the error says why.
-func (r *Read) Reserve(ctx context.Context, n int64) error {
-	if r == nil || r.budget == nil || n <= 0 {
-		return nil
-	}
-	return r.budget.reserve(ctx, r, n)
-}
-
 // Wrote accounts for n more bytes of the answer.
 func (r *Read) Wrote(n int) { r.bytes.Add(int64(n)) }
 
@@ -97,14 +100,9 @@ func (r *Read) Truncated() bool { return r.cut.Load() }
 // Check returns why the context has ended, or nil.
 func Check(ctx context.Context) error { return storage.ReadEnded(ctx) }
 
-// Yield is Check for code that has run for long and will go on. It is called
-// about every 100 microseconds, and waits until it is the read's turn to have a
-// processor.
-func Yield(ctx context.Context) error { return storage.YieldRead(ctx) }
-
 // Wait says that the read is about to wait for something other than a processor,
 // and returns whether it had one for long: then it calls Yield afterwards.
-func (r *Read) Wait() bool { return r.turns.yield(r) }
+func (r *Read) Wait() bool { return r.procs.leave(&r.proc) }
 
 // Reason is why a read was stopped or refused, as in metrics.
 type Reason string

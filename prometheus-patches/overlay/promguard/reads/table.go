@@ -19,8 +19,8 @@ import (
 type Table struct {
 	// Budget is what reads reserve their memory from, or nil.
 	Budget *Budget
-	// Turns is what reads share the processors by, or nil.
-	Turns *Turns
+	// Procs is what reads share the processors by, or nil.
+	Procs *Procs
 
 	mtx   sync.Mutex
 	next  uint64
@@ -39,7 +39,7 @@ func NewTable(budget *Budget) *Table {
 func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, readCtx context.Context, remove func()) {
 	r := &Read{Info: info, Limits: limits, Started: time.Now(), done: make(chan struct{})}
 	if !limits.Exempt {
-		r.budget, r.turns = t.Budget, t.Turns
+		r.budget, r.procs = t.Budget, t.Procs
 	}
 	ctx = storage.WithReadAccount(ctx, r)
 	ctx, r.cancel = context.WithCancelCause(ctx)
@@ -61,21 +61,30 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 	}
 }
 
-// Admit waits for the read's turn: a permit of the pool, which the caller gives
-// back through release, and room in the memory budget. If its turn does not come
-// within the time, the read is stopped, and the error says why.
-func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, wait time.Duration) (release func(), err error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	if !pool.acquire(ctx, timer.C) {
+// Admit waits for the read's turn: for memory, and then for a place in the pool, which
+// the caller gives back through leave. If its turn does not come before the timer
+// fires, the read is stopped, and the error says why.
+func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, timeout <-chan time.Time, wait time.Duration) (leave func(), err error) {
+	r.running.Store(false)
+	if b := r.budget; b != nil && !b.wait(ctx, r, timeout) {
+		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(b.Total())), wait)
+	}
+	if !pool.acquire(ctx, timeout) {
 		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", cap(pool.permits), pool.name), wait)
 	}
-	if r.budget != nil && !r.budget.admit(ctx, r, timer.C) {
-		pool.release()
-		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(t.Budget.total)), wait)
-	}
 	r.running.Store(true)
-	return pool.release, nil
+	return sync.OnceFunc(pool.release), nil
+}
+
+// MustWait says whether the read has ended only because it has to wait for memory: then
+// it is to be admitted again, and to run from its start.
+func (r *Read) MustWait() bool {
+	if r.budget == nil {
+		return false
+	}
+	r.budget.mtx.Lock()
+	defer r.budget.mtx.Unlock()
+	return r.needs > 0
 }
 
 func (*Table) refuse(ctx context.Context, r *Read, why string, wait time.Duration) error {

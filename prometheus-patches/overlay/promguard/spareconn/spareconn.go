@@ -5,12 +5,17 @@
 // when its connections are used up.
 //
 // Prometheus accepts --web.max-connections connections and lets all others wait
-// in the kernel, those of the kubelet's probes among them: as many slow clients
-// make it look dead, and it is killed. Here some more connections are accepted,
-// each for one request that must never wait, and not for long.
+// in the kernel, those of the kubelet's probes among them: as many clients that
+// are idle or slow make it look dead, and it is killed. Here a connection on which
+// no request runs is closed when another one needs its room, the one first that
+// has been so for longest. If requests run on all, some more connections are
+// accepted for what must never wait.
 package spareconn
 
 import (
+	"container/list"
+	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strings"
@@ -19,66 +24,83 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-
-	"github.com/prometheus/prometheus/util/netconnlimit"
 )
 
-const (
-	// patience is how long a spare connection may ask for nothing: others that
-	// do keep the probes out.
-	patience = 2 * time.Second
-	// lifetime bounds how long it stays open once it has asked. Scrapes and
-	// probes give up earlier.
-	lifetime = 30 * time.Second
-)
+// lifetime bounds a request over a spare connection. Scrapes and probes give up
+// earlier.
+const lifetime = 30 * time.Second
 
-// served are the paths that a spare connection may ask for.
+// served are the paths that are answered over spare connections.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/"}
 
-// Pool holds the spare connections of a server. A nil *Pool has none. Safe for
-// concurrent use.
+// Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {
-	permits  chan struct{}
-	open     sync.Map // The timers that close spare connections, by remote address.
-	accepted prometheus.Counter
+	most     int
+	spare    prometheus.Counter
 	refused  prometheus.Counter
+	replaced prometheus.Counter
+
+	mtx  sync.Mutex
+	open int
+	// waiting are the connections on which no request runs, those first that have
+	// been so for longest.
+	waiting *list.List
 }
 
-// NewPool returns a pool of n connections, or nil if n is not positive.
-func NewPool(n int, reg prometheus.Registerer) *Pool {
-	if n <= 0 {
-		return nil
-	}
+// NewPool returns a pool of at most so many connections, and a few more for what
+// must never wait: the listeners bound those.
+func NewPool(most int, reg prometheus.Registerer) *Pool {
 	factory := promauto.With(reg)
 	return &Pool{
-		permits: make(chan struct{}, n),
-		accepted: factory.NewCounter(prometheus.CounterOpts{
+		most:    most,
+		waiting: list.New(),
+		spare: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_accepted_total",
-			Help: "Connections that were accepted although --web.max-connections were open.",
+			Help: "Connections that were accepted although requests ran on --web.max-connections others.",
 		}),
 		refused: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_refused_total",
 			Help: "Requests over such connections that were refused because they may wait.",
 		}),
+		replaced: factory.NewCounter(prometheus.CounterOpts{
+			Name: "prometheus_guard_idle_connections_closed_total",
+			Help: "Connections without a request that were closed because --web.max-connections were open and another one came.",
+		}),
 	}
 }
 
-// Listener returns a listener that accepts as many connections at a time as the
-// semaphore has room for, like netconnlimit.SharedLimitListener, and then those
-// of the pool.
-func (p *Pool) Listener(l net.Listener, sem chan struct{}) net.Listener {
+// Bound makes the server take its connections from the pool, and returns the
+// listeners that it has to serve. Paths begin with prefix. A nil *Pool leaves all
+// as it is.
+func (p *Pool) Bound(s *http.Server, prefix string, listeners []net.Listener) []net.Listener {
 	if p == nil {
-		return netconnlimit.SharedLimitListener(l, sem)
+		return listeners
 	}
-	return &listener{Listener: l, pool: p, sem: sem, closed: make(chan struct{})}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, ours(c))
+	}
+	s.ConnState = func(c net.Conn, state http.ConnState) { p.enter(ours(c), state) }
+	s.Handler = p.handler(strings.TrimSuffix(prefix, "/"), s.Handler)
+	bound := make([]net.Listener, len(listeners))
+	for i, l := range listeners {
+		bound[i] = &listener{l, p}
+	}
+	return bound
+}
+
+type connKey struct{}
+
+// ours returns the pool's connection below the one that a server has.
+func ours(c net.Conn) *conn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return c.(*conn)
 }
 
 type listener struct {
 	net.Listener
-	pool      *Pool
-	sem       chan struct{}
-	closeOnce sync.Once
-	closed    chan struct{}
+	pool *Pool
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -86,72 +108,120 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case l.sem <- struct{}{}:
-		return &conn{Conn: c, release: func() { <-l.sem }}, nil
-	default:
-	}
-	select {
-	case l.sem <- struct{}{}:
-		return &conn{Conn: c, release: func() { <-l.sem }}, nil
-	case l.pool.permits <- struct{}{}:
-		return l.pool.spare(c), nil
-	case <-l.closed:
-		c.Close()
-		return nil, net.ErrClosed
-	}
+	return l.pool.accept(c), nil
 }
 
-func (l *listener) Close() error {
-	err := l.Listener.Close()
-	l.closeOnce.Do(func() { close(l.closed) })
-	return err
-}
-
-func (p *Pool) spare(c net.Conn) net.Conn {
-	p.accepted.Inc()
-	addr := c.RemoteAddr().String()
-	spare := &conn{Conn: c}
-	timer := time.AfterFunc(patience, func() { spare.Close() })
-	p.open.Store(addr, timer)
-	spare.release = func() {
-		timer.Stop()
-		p.open.Delete(addr)
-		<-p.permits
-	}
-	return spare
-}
-
-// conn gives back its permit when it is closed.
+// conn is a connection of a pool. Its fields are guarded by the pool's mtx.
 type conn struct {
 	net.Conn
-	once    sync.Once
-	release func()
+	pool   *Pool
+	closed bool
+	state  http.ConnState
+	// requests is how many handlers run.
+	requests int
+	// answered says that a handler has run since the connection was idle: what it
+	// wrote may not have been sent yet.
+	answered bool
+	// place is where the connection is in pool.waiting, or nil.
+	place *list.Element
 }
 
-func (c *conn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.release)
-	return err
-}
-
-// Handler refuses requests over spare connections but those that must never
-// wait. Paths begin with prefix.
-func (p *Pool) Handler(prefix string, next http.Handler) http.Handler {
-	if p == nil {
-		return next
+// accept takes a connection into the pool, and closes others in its favour.
+func (p *Pool) accept(inner net.Conn) net.Conn {
+	c := &conn{Conn: inner, pool: p}
+	var replaced []*conn
+	p.mtx.Lock()
+	p.open++
+	c.file()
+	for over := p.open - p.most; len(replaced) < over && p.waiting.Len() > 1; {
+		longest := p.waiting.Front().Value.(*conn)
+		longest.unfile()
+		replaced = append(replaced, longest)
 	}
-	prefix = strings.TrimSuffix(prefix, "/")
+	isSpare := p.open-len(replaced) > p.most
+	p.mtx.Unlock()
+	if isSpare {
+		p.spare.Inc()
+	}
+	for _, r := range replaced {
+		p.replaced.Inc()
+		r.Close()
+	}
+	return c
+}
+
+// file puts the connection behind those that wait, if no request runs on it.
+func (c *conn) file() {
+	busy := c.requests > 0 || c.answered && c.state == http.StateActive
+	if c.place == nil && !busy && !c.closed {
+		c.place = c.pool.waiting.PushBack(c)
+	}
+}
+
+func (c *conn) unfile() {
+	if c.place != nil {
+		c.pool.waiting.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.pool.mtx.Lock()
+	if !c.closed {
+		c.closed = true
+		c.unfile()
+		c.pool.open--
+	}
+	c.pool.mtx.Unlock()
+	return c.Conn.Close()
+}
+
+// enter notes the state that the server says the connection is in.
+func (p *Pool) enter(c *conn, state http.ConnState) {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	c.state = state
+	if state == http.StateIdle {
+		c.answered = false
+		c.file()
+	}
+}
+
+// begin notes that a request runs on the connection, and says whether requests
+// run on so many that it can only be served if it must never wait.
+func (p *Pool) begin(c *conn) (spare bool) {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	c.requests++
+	c.answered = true
+	c.unfile()
+	return p.open-p.waiting.Len() > p.most
+}
+
+func (p *Pool) end(c *conn) {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	c.requests--
+	c.file()
+}
+
+func (p *Pool) handler(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if timer, spare := p.open.Load(r.RemoteAddr); spare {
-			timer.(*time.Timer).Reset(lifetime)
+		c := r.Context().Value(connKey{}).(*conn)
+		spare := p.begin(c)
+		defer p.end(c)
+		if spare {
 			w.Header().Set("Connection", "close")
 			if !mustNotWait(strings.TrimPrefix(r.URL.Path, prefix)) {
 				p.refused.Inc()
 				w.Header().Set("Retry-After", "5")
-				http.Error(w, "all --web.max-connections are in use: this connection serves only health checks, metrics, rules and alerts (--guard.spare-connections)", http.StatusServiceUnavailable)
+				http.Error(w, "requests run on all --web.max-connections: only health checks, metrics, rules and alerts are served (--guard.spare-connections)", http.StatusServiceUnavailable)
 				return
 			}
+			until, control := time.Now().Add(lifetime), http.NewResponseController(w)
+			_ = control.SetReadDeadline(until) // Writers that cannot do it go without.
+			_ = control.SetWriteDeadline(until)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -4,9 +4,11 @@
 package spareconn
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -20,46 +22,104 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a server with the given number of connections and spare ones.
-func serve(t *testing.T, connections int, p *Pool) string {
+// server answers with the path of a request, once gate lets it if there is one.
+type server struct {
+	*httptest.Server
+	pool *Pool
+	gate chan struct{}
+}
+
+// serve starts a server with so many connections and spare ones.
+func serve(t *testing.T, most, spare int, http2 bool) *server {
 	t.Helper()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &http.Server{
-		Handler: p.Handler("/prefix", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })),
+	s := &server{pool: NewPool(most, prometheus.NewRegistry()), gate: make(chan struct{})}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/prefix/wait" {
+			select {
+			case <-s.gate:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	}))
+	l := netconnlimit.SharedLimitListener(s.Listener, netconnlimit.NewSharedSemaphore(most+spare))
+	s.Listener = s.pool.Bound(s.Config, "/prefix/", []net.Listener{l})[0]
+	if s.EnableHTTP2 = http2; http2 {
+		s.StartTLS()
+	} else {
+		s.Start()
 	}
-	l := p.Listener(inner, netconnlimit.NewSharedSemaphore(connections))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	return inner.Addr().String()
+	t.Cleanup(s.Close)
+	return s
 }
 
-// occupy opens a connection that asks for nothing.
-func occupy(t *testing.T, addr string) net.Conn {
+// occupy opens connections that ask for nothing, and waits until the server has
+// all of them.
+func (s *server) occupy(t *testing.T, n int) []net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	return c
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		conns[i] = c
+	}
+	return conns
 }
 
-// client keeps connections alive, so that it is the server who closes them.
-func client(t *testing.T, timeout time.Duration) *http.Client {
-	c := &http.Client{Timeout: timeout, Transport: &http.Transport{}}
-	t.Cleanup(c.CloseIdleConnections)
-	return c
-}
-
-func status(t *testing.T, url string) (*http.Response, string) {
+// run starts n requests that wait for the gate, each on a connection of its own,
+// and returns when they run.
+func (s *server) run(t *testing.T, n int) (end func()) {
 	t.Helper()
-	resp, err := client(t, 5*time.Second).Get(url)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for range n {
+		go func() {
+			client := s.newClient()
+			defer client.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/prefix/wait", http.NoBody)
+			if err == nil {
+				var resp *http.Response
+				if resp, err = client.Do(req); err == nil {
+					_, err = io.ReadAll(resp.Body)
+					resp.Body.Close()
+				}
+			}
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return s.busy() == n }, time.Minute, time.Millisecond)
+	return func() {
+		cancel()
+		for range n {
+			<-ended
+		}
+		require.Eventually(t, func() bool { return s.busy() == 0 }, time.Minute, time.Millisecond)
+	}
+}
+
+func (s *server) busy() int {
+	s.pool.mtx.Lock()
+	defer s.pool.mtx.Unlock()
+	return s.pool.open - s.pool.waiting.Len()
+}
+
+func (s *server) openConns() int {
+	s.pool.mtx.Lock()
+	defer s.pool.mtx.Unlock()
+	return s.pool.open
+}
+
+// newClient returns a client that has connections of its own, and keeps them.
+func (s *server) newClient() *http.Client {
+	return &http.Client{Timeout: time.Minute, Transport: s.Client().Transport.(*http.Transport).Clone()}
+}
+
+func (s *server) get(t *testing.T, path string) (*http.Response, string) {
+	t.Helper()
+	client := s.newClient()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(s.URL + "/prefix" + path)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -67,65 +127,101 @@ func status(t *testing.T, url string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-func TestHealthChecksAreAnsweredWhenAllConnectionsAreInUse(t *testing.T) {
-	p := NewPool(2, prometheus.NewRegistry())
-	addr := serve(t, 1, p)
-	slow := occupy(t, addr)
-	require.Eventually(t, func() bool {
-		resp, _ := status(t, "http://"+addr+"/prefix/api/v1/query")
-		return resp.StatusCode == http.StatusServiceUnavailable
-	}, 5*time.Second, 10*time.Millisecond)
-
-	for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/queries"} {
-		resp, body := status(t, "http://"+addr+"/prefix"+path)
-		require.Equal(t, http.StatusOK, resp.StatusCode, path)
-		require.Equal(t, "/prefix"+path, body)
-		require.True(t, resp.Close, "a spare connection serves one request")
-	}
-	for _, path := range []string{"/", "/api/v1/series", "/metricsx", "/federate"} {
-		resp, body := status(t, "http://"+addr+"/prefix"+path)
-		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, path)
-		require.NotEmpty(t, resp.Header.Get("Retry-After"))
-		require.Contains(t, body, "--web.max-connections")
-	}
-	require.Positive(t, testutil.ToFloat64(p.accepted))
-
-	slow.Close()
-	require.Eventually(t, func() bool {
-		resp, _ := status(t, "http://"+addr+"/prefix/api/v1/query")
-		return resp.StatusCode == http.StatusOK && !resp.Close
-	}, 5*time.Second, 10*time.Millisecond, "a connection that is free again serves everything")
+func both(t *testing.T, f func(t *testing.T, http2 bool)) {
+	t.Run("HTTP/1.1", func(t *testing.T) { f(t, false) })
+	t.Run("HTTP/2", func(t *testing.T) { f(t, true) })
 }
 
-func TestConnectionsBeyondTheSpareOnesWait(t *testing.T) {
-	addr := serve(t, 1, NewPool(1, nil))
-	first, second := occupy(t, addr), occupy(t, addr)
-	time.Sleep(50 * time.Millisecond) // Until both are accepted.
-	_, err := client(t, 200*time.Millisecond).Get("http://" + addr + "/prefix/-/healthy")
-	require.Error(t, err)
-	second.Close()
-	resp, _ := status(t, "http://"+addr+"/prefix/-/healthy")
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	first.Close()
+func TestConnectionsThatAskForNothingMakeRoomForThoseThatDo(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := serve(t, 4, 1, http2)
+		idle := s.occupy(t, 20)
+		for range 3 {
+			resp, body := s.get(t, "/api/v1/query")
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			require.Equal(t, "/prefix/api/v1/query", body)
+		}
+		require.LessOrEqual(t, s.openConns(), 4)
+		require.Zero(t, testutil.ToFloat64(s.pool.spare))
+		require.GreaterOrEqual(t, testutil.ToFloat64(s.pool.replaced), 16.0)
+		_, err := idle[0].Read(make([]byte, 1))
+		require.Error(t, err, "the first to come has waited for longest")
+	})
 }
 
-func TestSpareConnectionsThatAskForNothingMakeRoom(t *testing.T) {
-	addr := serve(t, 1, NewPool(1, nil))
-	occupy(t, addr)
-	occupy(t, addr)
-	time.Sleep(50 * time.Millisecond) // Until both are accepted.
-	begin := time.Now()
-	resp, _ := status(t, "http://"+addr+"/prefix/-/healthy")
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.Greater(t, time.Since(begin), patience/2)
+func TestARequestThatRunsIsNeverClosed(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := serve(t, 3, 1, http2)
+		client := s.newClient()
+		defer client.CloseIdleConnections()
+		answered := make(chan error)
+		go func() {
+			resp, err := client.Get(s.URL + "/prefix/wait")
+			if err == nil {
+				_, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+			}
+			answered <- err
+		}()
+		require.Eventually(t, func() bool { return s.busy() == 1 }, time.Minute, time.Millisecond)
+		s.occupy(t, 50)
+		s.get(t, "/-/healthy")
+		close(s.gate)
+		require.NoError(t, <-answered)
+	})
 }
 
-func TestNoSpareConnectionsMeanUpstreamsListener(t *testing.T) {
-	p := NewPool(0, nil)
-	require.Nil(t, p)
-	addr := serve(t, 1, p)
-	occupy(t, addr)
-	time.Sleep(50 * time.Millisecond)
-	_, err := client(t, 200*time.Millisecond).Get("http://" + addr + "/prefix/-/healthy")
-	require.Error(t, err)
+func TestHealthChecksAreAnsweredWhenRequestsRunOnAllConnections(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := serve(t, 2, 2, http2)
+		end := s.run(t, 2)
+		s.occupy(t, 30) // They keep nobody out of the spare ones either.
+		for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/queries"} {
+			resp, body := s.get(t, path)
+			require.Equal(t, http.StatusOK, resp.StatusCode, path)
+			require.Equal(t, "/prefix"+path, body)
+			if !http2 { // There the frame that says so is not seen.
+				require.True(t, resp.Close, "a spare connection serves one request")
+			}
+		}
+		for _, path := range []string{"/", "/api/v1/series", "/metricsx", "/federate"} {
+			resp, body := s.get(t, path)
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, path)
+			require.NotEmpty(t, resp.Header.Get("Retry-After"))
+			require.Contains(t, body, "--web.max-connections")
+		}
+		require.Positive(t, testutil.ToFloat64(s.pool.spare))
+		require.Equal(t, 4.0, testutil.ToFloat64(s.pool.refused))
+		end()
+		resp, _ := s.get(t, "/api/v1/query")
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.False(t, resp.Close, "a connection that is free again serves everything")
+	})
+}
+
+func TestAConnectionThatHasAnsweredWaitsAgain(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := serve(t, 1, 1, http2)
+		kept := s.newClient() // Keeps its connection open.
+		defer kept.CloseIdleConnections()
+		resp, err := kept.Get(s.URL + "/prefix/x")
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Eventually(t, func() bool { return s.busy() == 0 }, time.Minute, time.Millisecond)
+		require.Equal(t, 1, s.openConns())
+		other, _ := s.get(t, "/api/v1/query")
+		require.Equal(t, http.StatusOK, other.StatusCode)
+	})
+}
+
+func TestWithoutAPoolAServerIsUpstreams(t *testing.T) {
+	var p *Pool
+	s := &http.Server{}
+	l := []net.Listener{nil}
+	require.Equal(t, l, p.Bound(s, "/", l))
+	require.Nil(t, s.ConnState)
+	require.Nil(t, s.ConnContext)
+	require.Nil(t, s.Handler)
 }

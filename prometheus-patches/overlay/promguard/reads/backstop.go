@@ -1,0 +1,219 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reads
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/promguard/memory"
+)
+
+const (
+	// backstopInterval is how often the memory in use is compared with its limits
+	// while reads run.
+	backstopInterval = 50 * time.Millisecond
+	// liveShare is the share of the limit from which memory that lives stops reads.
+	// Beyond it the garbage collector takes more and more of the processors, until all
+	// stands still.
+	liveShare = 0.85
+	// foresight is for how long memory grows on until a stop has an effect, unless a
+	// collection takes longer: reads look every 100 us of work whether they are stopped,
+	// and what they held is free when it has been collected.
+	foresight = 500 * time.Millisecond
+	// killShare is the share of the memory at which the kernel kills from which all
+	// reads are stopped, and reaction how long it grows on until they are.
+	// GOMEMLIMIT is nine tenths of it by default, so that garbage does not get there.
+	killShare = 0.95
+	reaction  = 100 * time.Millisecond
+	// overhead is what the process has beside its heap objects, as a factor.
+	overhead = 1.03
+	// growsOn is the share of the limit by which the heap grows after a stop so that
+	// the next one does not wait for a collection.
+	growsOn = 0.02
+	// collectShare is the share of the limit from which garbage is collected where
+	// there is no GOMEMLIMIT, so that it does not grow over the limit.
+	collectShare = 0.8
+	// bigAccount is how much a read must hold to be among those that are stopped first.
+	bigAccount = 16 << 20
+	// pressedReads is how many small reads may run at a time until memory falls.
+	pressedReads = 4
+	// everyRead is how many may run otherwise.
+	everyRead = math.MaxInt
+)
+
+// Backstop stops reads when the process is about to run out of memory, until the
+// context ends. It trusts no account: first go those that say they hold the most, then
+// the youngest, twice as many each time, while a few small ones may begin until memory
+// falls. All go, and none begins, when the kernel is about to kill. It looks at reads alone: nothing else is stopped.
+func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
+	collect, takes := collector()
+	s := &backstop{budget: b, collect: collect, takes: takes, hasLimit: debug.SetMemoryLimit(-1) < math.MaxInt64}
+	ticker := time.NewTicker(backstopInterval)
+	defer ticker.Stop()
+	done := func() {}
+	defer func() { done() }() //nolint:gocritic // It is another one then.
+	watched := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if busy := b.busy(); busy != watched {
+			if watched = busy; busy {
+				done = m.Need()
+			} else {
+				done()
+			}
+		}
+		if watched {
+			b.refresh()
+			s.look(m.Usage(), time.Now())
+		}
+	}
+}
+
+// busy says whether reads run or wait, or the last look left something to be seen to.
+func (b *Budget) busy() bool {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	return len(b.reads)+len(b.smallQueue)+len(b.largeQueue) > 0 || b.allowed != everyRead
+}
+
+// collector returns a function that starts a garbage collection, if none that it has
+// started runs, and gives what is free back to the kernel if asked to. The other one says
+// how long the last one took.
+func collector() (collect func(release bool), takes func() time.Duration) {
+	var runs atomic.Bool
+	var took atomic.Int64
+	return func(release bool) {
+			if runs.CompareAndSwap(false, true) {
+				go func() {
+					defer runs.Store(false)
+					began := time.Now()
+					if release {
+						debug.FreeOSMemory()
+					} else {
+						runtime.GC()
+					}
+					took.Store(int64(time.Since(began)))
+				}()
+			}
+		}, func() time.Duration {
+			return time.Duration(took.Load())
+		}
+}
+
+// backstop is what was seen so far.
+type backstop struct {
+	budget   *Budget
+	collect  func(release bool)
+	takes    func() time.Duration
+	hasLimit bool // GOMEMLIMIT.
+
+	cycle  uint64    // The last collection that was seen,
+	seen   time.Time // when,
+	live   int64     // what lived then,
+	growth float64   // and by how many bytes a second that grows.
+	stops  int       // How many reads were stopped the last time,
+	heap   int64     // how large the heap was then,
+	shows  uint64    // and the first collection that shows what that has freed.
+}
+
+// look stops reads if the usage says so.
+func (s *backstop) look(u memory.Usage, now time.Time) {
+	s.note(u, now)
+	coming := float64(u.Heap)*overhead + u.Growth*reaction.Seconds()
+	limit := float64(u.Limit)
+	killed := u.Kill > 0 && max(coming, float64(u.Resident)) > killShare*float64(u.Kill)
+	switch {
+	case killed:
+		s.budget.stopSome(math.MaxInt, u)
+		s.budget.allow(0)
+		s.stopped(u)
+	case u.Limit == 0 || s.expects(u, now) <= liveShare*limit:
+		if u.Cycle >= s.shows {
+			s.stops = 0
+			s.budget.allow(everyRead)
+		}
+	case u.Cycle >= s.shows || float64(u.Heap-s.heap) > growsOn*limit:
+		s.stops = max(1, 2*s.stops)
+		s.budget.stopSome(s.stops, u)
+		s.budget.allow(pressedReads)
+		s.stopped(u)
+	}
+	garbage := !s.hasLimit && u.Limit > 0 && u.Heap-u.Live > u.Limit/16 && float64(u.Heap)+u.Growth*s.foresight() > collectShare*limit
+	if garbage || u.Cycle < s.shows {
+		s.collect(killed)
+	}
+}
+
+// stopped notes that reads were stopped. The collection that comes next may have begun
+// before they ended.
+func (s *backstop) stopped(u memory.Usage) { s.heap, s.shows = u.Heap, u.Cycle+2 }
+
+// note takes down what the last collection has shown.
+func (s *backstop) note(u memory.Usage, now time.Time) {
+	if u.Cycle == s.cycle {
+		return
+	}
+	if passed := now.Sub(s.seen).Seconds(); s.cycle > 0 && passed > 0 {
+		s.growth = float64(u.Live-s.live) / passed
+	}
+	s.cycle, s.seen, s.live = u.Cycle, now, u.Live
+}
+
+// expects returns what will live when a stop has an effect.
+func (s *backstop) expects(u memory.Usage, now time.Time) float64 {
+	if s.growth <= 0 {
+		return float64(u.Live)
+	}
+	// Not more lives than there is, and it grows on at most by what is allocated.
+	grown := min(s.growth*now.Sub(s.seen).Seconds(), float64(max(0, u.Heap-u.Live)))
+	return float64(u.Live) + grown + min(s.growth, u.Growth)*s.foresight()
+}
+
+// foresight returns for how many seconds memory grows on until a stop has an effect.
+func (s *backstop) foresight() float64 { return max(foresight, s.takes()).Seconds() }
+
+// stopSome stops so many reads, those first that hold much, and then the youngest.
+func (b *Budget) stopSome(n int, u memory.Usage) {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	order := make([]*Read, 0, len(b.reads))
+	for r := range b.reads {
+		if !r.leaving {
+			order = append(order, r)
+		}
+	}
+	big := func(r *Read) int64 {
+		if held := max(r.held, r.used.Load()); held >= bigAccount {
+			return held
+		}
+		return 0
+	}
+	slices.SortFunc(order, func(a, b *Read) int {
+		return cmp.Or(cmp.Compare(big(b), big(a)), cmp.Compare(b.id, a.id))
+	})
+	for _, r := range order[:min(n, len(order))] {
+		r.leaving = true
+		r.Stop(r.Refusal(ReasonMemory, tryLess, "was stopped because the server was about to run out of memory (%s of %s in use); it held about %s",
+			size(max(u.Live, u.Heap)), size(u.Limit), size(r.held)))
+	}
+}
+
+// allow lets so many small reads run at a time, or every read.
+func (b *Budget) allow(n int) {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	b.allowed = n
+	b.grant()
+}
