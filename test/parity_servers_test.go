@@ -26,6 +26,7 @@ var guardOff = map[string]string{
 	"guard.api-timeout":           "off",
 	"guard.crowd-gomaxprocs":      "off",
 	"guard.drop-rules":            "off",
+	"guard.memory-limit":          "off",
 	"guard.metadata-concurrency":  "off",
 	"guard.metadata-max-bytes":    "off",
 	"guard.metadata-max-results":  "off",
