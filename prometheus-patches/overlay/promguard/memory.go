@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/promguard/memory"
+	"github.com/prometheus/prometheus/tsdb"
 )
 
 // leastMemory is the smallest memory limit in bytes.
@@ -27,4 +28,13 @@ func (f *Flags) WatchMemory(logger *slog.Logger, reg prometheus.Registerer) {
 	f.memory = memory.NewMonitor(limit)
 	f.memory.Register(logger, reg)
 	go f.memory.Run(context.Background())
+}
+
+// Memory is what a database asks before it compacts its head early. Nil where nobody
+// watches the memory.
+func (f *Flags) Memory() tsdb.Memory {
+	if f.memory == nil {
+		return nil
+	}
+	return f.memory
 }

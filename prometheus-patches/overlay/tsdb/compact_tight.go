@@ -8,6 +8,28 @@ import (
 	"time"
 )
 
+// Memory knows how scarce memory is.
+type Memory interface {
+	// Tight reports whether what can be made smaller should be.
+	Tight() bool
+	// Reserve says that so many bytes are about to be needed, until done is called.
+	Reserve(bytes int64) (done func())
+}
+
+// A compaction of the head, and the checkpoint after it, take so much at their peak.
+const (
+	compactionBytes          = 32 << 20
+	compactionBytesPerSeries = 96
+)
+
+// reserveMemory lets others leave room for a compaction of the head.
+func (db *DB) reserveMemory() (done func()) {
+	if db.opts.Memory == nil {
+		return func() {}
+	}
+	return db.opts.Memory.Reserve(compactionBytes + compactionBytesPerSeries*int64(db.head.NumSeries()))
+}
+
 // What makes it worth while to compact the head before its time.
 const (
 	// tightStaleShare is the part of the series, as 1 of so many, that has ended.
@@ -26,7 +48,7 @@ const (
 // Both are upstream's compactions, at another time. They do not begin where little is
 // to be gained, or soon after the last.
 func (db *DB) compactTight() {
-	if db.opts.Tight == nil || !db.opts.Tight() || time.Now().Before(db.nextTight) {
+	if db.opts.Memory == nil || !db.opts.Memory.Tight() || time.Now().Before(db.nextTight) {
 		return
 	}
 	db.autoCompactMtx.Lock()
@@ -34,6 +56,7 @@ func (db *DB) compactTight() {
 	if !db.autoCompact {
 		return
 	}
+	defer db.reserveMemory()()
 	start := time.Now()
 	if stale := db.head.NumStaleSeries(); stale > 0 && stale >= db.head.NumSeries()/tightStaleShare {
 		if err := db.CompactStaleHead(); err != nil {

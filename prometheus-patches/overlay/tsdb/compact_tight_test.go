@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func (e explosion) open(dir string, parallel bool) (*DB, error) {
 	opts.MinBlockDuration, opts.MaxBlockDuration = 40*explosionInterval, 9*40*explosionInterval
 	opts.RetentionDuration, opts.ParallelWALReplay = 0, parallel
 	opts.WALSegmentSize = 64 << 10
-	opts.Tight = func() bool { return true }
+	opts.Memory = &scarce{tight: true}
 	return Open(dir, promslog.NewNopLogger(), nil, opts, nil)
 }
 
@@ -260,13 +261,13 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 		require.NoError(t, e.append(db, scrape))
 	}
 	series := db.head.NumSeries()
-	tight := db.opts.Tight
+	memory := db.opts.Memory.(*scarce)
 
-	db.opts.Tight = nil
+	db.opts.Memory = nil
 	db.compactTight()
-	db.opts.Tight = func() bool { return false }
+	db.opts.Memory = &scarce{}
 	db.compactTight()
-	db.opts.Tight = tight
+	db.opts.Memory = memory
 	db.DisableCompactions()
 	db.compactTight()
 	db.EnableCompactions()
@@ -274,6 +275,7 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 	db.compactTight()
 	require.Equal(t, series, db.head.NumSeries())
 	require.Empty(t, db.Blocks())
+	require.Zero(t, memory.most)
 
 	db.nextTight = time.Time{}
 	db.compactTight()
@@ -281,4 +283,47 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 	require.Zero(t, db.head.NumStaleSeries())
 	require.NotEmpty(t, db.Blocks())
 	require.True(t, db.nextTight.After(time.Now()))
+	require.Greater(t, memory.most, int64(compactionBytes))
+	require.Zero(t, memory.reserved)
+}
+
+// A compaction that comes in its time takes memory, too.
+func TestACompactionReservesMemory(t *testing.T) {
+	e := explosion{lasting: 20, born: 5}
+	db, err := e.open(t.TempDir(), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	memory := db.opts.Memory.(*scarce)
+	require.NoError(t, e.append(db, 0))
+	require.NoError(t, db.Compact(context.Background()))
+	require.Zero(t, memory.most, "there was nothing to compact")
+	db.DisableCompactions()
+	for scrape := 1; scrape < 70; scrape++ {
+		require.NoError(t, e.append(db, scrape))
+	}
+	require.NoError(t, db.Compact(context.Background()))
+	require.NotEmpty(t, db.Blocks())
+	require.Greater(t, memory.most, int64(compactionBytes))
+	require.Zero(t, memory.reserved)
+}
+
+// scarce is a Memory that says what it is told to.
+type scarce struct {
+	tight          bool
+	mtx            sync.Mutex
+	reserved, most int64
+}
+
+func (s *scarce) Tight() bool { return s.tight }
+
+func (s *scarce) Reserve(bytes int64) func() {
+	s.add(bytes)
+	return func() { s.add(-bytes) }
+}
+
+func (s *scarce) add(bytes int64) {
+	s.mtx.Lock()
+	defer s.mtx.Unlock()
+	s.reserved += bytes
+	s.most = max(s.most, s.reserved)
 }
