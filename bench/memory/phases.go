@@ -40,6 +40,8 @@ type phase struct {
 var phases = []phase{
 	{"replay", "Replaying on-disk memory mappable chunks"},
 	{"rest", "Server is ready to receive web requests"},
+	{"stale", "Starting stale series compaction"},
+	{"between", "Ending stale series compaction"},
 	{"block", "write block started"},
 	{"gc", "write block completed"},
 	{"between", "Head GC completed"},
@@ -79,11 +81,21 @@ func (o *observer) line(text string) {
 		return
 	}
 	for _, p := range phases {
+		if (p.name == "block" || p.name == "gc") && o.inStale() {
+			continue
+		}
 		if strings.Contains(text, `msg="`+p.begin) {
 			o.enter(p.name)
 			return
 		}
 	}
+}
+
+// inStale reports whether the blocks that are written are those of stale series.
+func (o *observer) inStale() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.HasSuffix(o.phase, "stale")
 }
 
 // enter ends a phase and begins the next.
@@ -285,13 +297,16 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 
 // against says which rest a phase is measured against.
 var against = []struct{ phase, rest string }{
-	{"replay", "rest"}, {"block", "rest"}, {"gc", "rest"}, {"checkpoint", "compacted"},
+	{"replay", "rest"}, {"stale", "rest"}, {"block", "rest"}, {"gc", "rest"}, {"checkpoint", "compacted"},
 	{"restart-replay", "compacted"}, {"restart-shutdown", "restart-rest"},
 }
 
 func printPhases(w io.Writer, name string, live, rss map[string]peaks) error {
 	out := benchfmt.NewWriter(w)
 	for _, a := range against {
+		if live[a.phase] == (peaks{}) && rss[a.phase] == (peaks{}) {
+			continue // It did not come to that.
+		}
 		r := &benchfmt.Result{Name: benchfmt.Name("Phase/binary=" + name + "/phase=" + a.phase), Iters: 1}
 		rest := live[a.rest].live
 		peak := max(live[a.phase].live, rest) // Where nothing was collected, little was allocated.
