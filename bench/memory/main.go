@@ -103,7 +103,7 @@ func measurePhases(ctx context.Context, binaries []binary.Binary, c config, out 
 					return err
 				}
 			}
-			live, err := throughPhases(ctx, b, c.data, "3", profiles)
+			live, err := throughPhases(ctx, b, c.data, "5", profiles)
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}

@@ -184,7 +184,7 @@ func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gog
 	}
 	cmd := exec.CommandContext(ctx, b.Path, append([]string{
 		"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr,
-		"--storage.tsdb.retention.time=100y", "--storage.tsdb.block-reload-interval=5s",
+		"--storage.tsdb.retention.time=100y", "--storage.tsdb.block-reload-interval=30s",
 	}, b.Args...)...)
 	cmd.Env = append(os.Environ(), "GODEBUG=gctrace=1")
 	if gogc != "" {
@@ -297,8 +297,13 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 
 // against says which rest a phase is measured against.
 var against = []struct{ phase, rest string }{
-	{"replay", "rest"}, {"stale", "rest"}, {"block", "rest"}, {"gc", "rest"}, {"checkpoint", "compacted"},
-	{"restart-replay", "compacted"}, {"restart-shutdown", "restart-rest"},
+	{"replay", "rest"},
+	{"stale", "rest"},
+	{"block", "rest"},
+	{"gc", "rest"},
+	{"checkpoint", "compacted"},
+	{"restart-replay", "compacted"},
+	{"restart-shutdown", "restart-rest"},
 }
 
 func printPhases(w io.Writer, name string, live, rss map[string]peaks) error {
