@@ -38,7 +38,7 @@ const (
 func (explosion) time(scrape int) int64            { return int64(scrape) * explosionInterval }
 func (explosion) value(series, scrape int) float64 { return float64(series*31%1009 + scrape*7) }
 
-func (e explosion) labels(series int) labels.Labels {
+func (explosion) labels(series int) labels.Labels {
 	return labels.FromStrings("__name__", "m", "job", "j", "request_id", fmt.Sprintf("%08x", series), "shard", strconv.Itoa(series%7))
 }
 
@@ -75,7 +75,7 @@ func (e explosion) append(db *DB, scrape int) error {
 
 // open opens a database whose blocks have 40 scrapes, and which compacts early only
 // when it is told to.
-func (e explosion) open(dir string, parallel bool) (*DB, error) {
+func (explosion) open(dir string, parallel bool) (*DB, error) {
 	opts := DefaultOptions()
 	opts.MinBlockDuration, opts.MaxBlockDuration = 40*explosionInterval, 9*40*explosionInterval
 	opts.RetentionDuration, opts.ParallelWALReplay = 0, parallel
