@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/promguard/promguard/bench/internal/binary"
@@ -31,6 +32,9 @@ type config struct {
 	pods    int
 	scrapes int
 	count   int
+	// data is a data directory whose phases are measured in place of series.
+	data     string
+	profiles string
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -40,6 +44,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	app.Flag("pods", "Pods of the target, with 60 series of cAdvisor each.").Default("2500").IntVar(&c.pods)
 	app.Flag("scrapes", "Scrapes before it is measured, one every ten seconds.").Default("3").IntVar(&c.scrapes)
 	app.Flag("count", "Measurements of each binary, in turns.").Default("1").IntVar(&c.count)
+	app.Flag("data", "Data directory of a killed server, with a log of more than three hours, as walreplay generate writes it. In place of series, say what the live heap and the resident memory grow to in replay, compaction, checkpoint, restart and shutdown.").PlaceHolder("DIR").StringVar(&c.data)
+	app.Flag("profiles", "With --data: directory for the heap's profile at each peak, NAME/PHASE.pprof.").PlaceHolder("DIR").StringVar(&c.profiles)
 	if _, err := cli.Parse(app, args); err != nil {
 		return err
 	}
@@ -55,6 +61,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		fmt.Fprintf(out, "version-%s: %s\n", binaries[i].Name, binaries[i].Version)
+	}
+	if c.data != "" {
+		return measurePhases(ctx, binaries, c, out)
 	}
 	target, err := serve(c.pods)
 	if err != nil {
@@ -76,6 +85,34 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 				if err := f.over(idle[b.Name], c.pods*metrics).print(out, b.Name, kind); err != nil {
 					return err
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// measurePhases starts each binary twice: with a collector that runs all the time, to
+// know what is live, and with the default, to know what is resident.
+func measurePhases(ctx context.Context, binaries []binary.Binary, c config, out io.Writer) error {
+	for range c.count {
+		for _, b := range binaries {
+			profiles := ""
+			if c.profiles != "" {
+				profiles = filepath.Join(c.profiles, b.Name)
+				if err := os.MkdirAll(profiles, 0o700); err != nil {
+					return err
+				}
+			}
+			live, err := throughPhases(ctx, b, c.data, "5", profiles)
+			if err != nil {
+				return fmt.Errorf("%s: %w", b.Name, err)
+			}
+			rss, err := throughPhases(ctx, b, c.data, "", "")
+			if err != nil {
+				return fmt.Errorf("%s: %w", b.Name, err)
+			}
+			if err := printPhases(out, b.Name, live, rss); err != nil {
+				return err
 			}
 		}
 	}

@@ -65,3 +65,38 @@ func TestOwnerIsWhoAskedTheLibraryForMemory(t *testing.T) {
 	require.Equal(t, "scrape.slab", owner(sample))
 	require.Equal(t, "other", owner(&profile.Sample{}))
 }
+
+func TestPhasesAreReadFromTheLog(t *testing.T) {
+	gc := func(live string) string {
+		return "gc 7 @1.5s 8%: 0.1+2.0+0.1 ms clock, 0.2+0/3/1+0.2 ms cpu, 400->500->" + live + " MB, 420 MB goal, 0 MB stacks, 0 MB globals, 2 P"
+	}
+	o := &observer{peaks: map[string]peaks{}, entered: make(chan string, 100), restart: "restart-"}
+	for _, line := range []string{
+		`level=INFO source=head.go:1 msg="Replaying on-disk memory mappable chunks if any"`, gc("300"), gc("200"),
+		`level=INFO msg="Server is ready to receive web requests."`,
+		`level=INFO msg="Starting stale series compaction"`, `level=INFO msg="write block started" mint=1`, gc("350"), `level=INFO msg="write block completed"`, gc("351"),
+		`level=INFO msg="Ending stale series compaction" num_series=7`,
+		`level=INFO msg="write block started" mint=1`, gc("360"), `level=INFO msg="write block completed"`, gc("340"),
+	} {
+		o.line(line)
+	}
+	live := map[string]int64{}
+	for name, p := range o.peaks {
+		live[name] = p.live >> 20
+	}
+	require.Equal(t, map[string]int64{"restart-replay": 300, "restart-stale": 351, "restart-block": 360, "restart-gc": 340}, live)
+}
+
+func TestPhasesAreComparedWithTheRestAroundThem(t *testing.T) {
+	var out strings.Builder
+	live := map[string]peaks{"rest": {live: 100 << 20}, "block": {live: 120 << 20}, "replay": {}}
+	rss := map[string]peaks{"rest": {rss: 150 << 20}, "block": {rss: 180 << 20}, "replay": {rss: 130 << 20}}
+	require.NoError(t, printPhases(&out, "x", live, rss))
+	got := map[string]float64{}
+	for in := benchfmt.NewReader(strings.NewReader(out.String()), "out"); in.Scan(); {
+		if r, ok := in.Result().(*benchfmt.Result); ok {
+			got[r.Name.String()], _ = r.Value("live/rest")
+		}
+	}
+	require.Equal(t, map[string]float64{"Phase/binary=x/phase=replay": 1, "Phase/binary=x/phase=block": 1.2}, got)
+}

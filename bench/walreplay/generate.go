@@ -28,6 +28,7 @@ func addGenerate(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("seed", "The same seed and sizes write the same bytes.").Default("1").Uint64Var(&o.Seed)
 	cmd.Flag("compression", "Compression of the records: snappy, zstd or none.").Default(compression.Snappy).EnumVar(&o.Compression, compression.Types()...)
 	cmd.Flag("samples-per-record", "Most samples in a record. 0 is one record per scrape of a target, as Prometheus writes them.").Default("0").IntVar(&o.SamplesPerRecord)
+	cmd.Flag("series-per-record", "Most new series in a record. 0 is one record per scrape of a target, as Prometheus writes them; the patched one has 1000.").Default("0").IntVar(&o.SeriesPerRecord)
 	cmd.Flag("checkpoint-scrapes", "Scrapes before the others. Of them the log keeps a checkpoint of the series, as if their samples were in a block.").Default("0").PlaceHolder("N").IntVar(&o.CheckpointScrapes)
 	cmd.Flag("mmapped-chunks", "Fill chunks_head with all chunks but the last ones of the series. Upstream's head does it, so this takes the memory of a Prometheus.").BoolVar(&o.MmappedChunks)
 	cmd.Flag("native-histograms", "Share of the histograms, 0 to 1, that have a native histogram in place of the classic one's _count series.").Default("0").PlaceHolder("SHARE").Float64Var(&o.NativeHistograms)

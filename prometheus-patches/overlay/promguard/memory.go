@@ -215,3 +215,12 @@ func (f *Flags) Head(h *tsdb.Head) {
 	s.newSeries.SetHead(h)
 	s.gate.SetHead(h)
 }
+
+// Memory is what a database asks before it compacts its head early. Nil where nobody
+// watches the memory.
+func (f *Flags) Memory() tsdb.Memory {
+	if f.series.monitor == nil {
+		return nil
+	}
+	return f.series.monitor
+}

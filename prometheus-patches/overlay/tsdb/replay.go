@@ -61,12 +61,14 @@ type walReplay struct {
 	toSplit  chan *replayBatch
 	ordered  chan *replayBatch
 	toRoute  chan *replayBatch
-	spare    chan *memSeries // That were made for what turned out to be duplicates.
-	appliers []*replayApplier
-	seq      *replaySequencer
-	index    *replayIndexer
+	// downstream are the batches that the sequencer has handed on and that are in use.
+	downstream sync.WaitGroup
+	spare      chan *memSeries // That were made for what turned out to be duplicates.
+	appliers   []*replayApplier
+	seq        *replaySequencer
+	index      *replayIndexer
 
-	created atomic.Int64 // Series.
+	created atomic.Int64 // Series that were not deleted.
 	stopped atomic.Bool  // Nothing more is to be read.
 	broken  atomic.Bool  // Nothing more is to be done.
 	errOnce sync.Once
@@ -418,6 +420,7 @@ func (r *walReplay) release(b *replayBatch) {
 	if b.left.Add(-1) == 0 {
 		r.inFlight.Add(-int64(b.size))
 		b.reset()
+		r.downstream.Done()
 		r.free <- b
 	}
 }

@@ -22,9 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/tsdb/record"
+	"github.com/prometheus/prometheus/tsdb/tombstones"
 	"github.com/prometheus/prometheus/tsdb/wlog"
 	"github.com/prometheus/prometheus/util/compression"
 )
@@ -37,6 +39,7 @@ type replayShape struct {
 	groups, scrapes int // A group is 1000 series.
 	apart           int // References.
 	twice           bool
+	ends            bool // A group has all its scrapes, and is deleted, before the next begins.
 	st              bool
 	lset            func(i int) labels.Labels
 	value           func(i, scrape int) float64
@@ -68,6 +71,7 @@ var replayShapes = []replayShape{
 	{name: "references that are 1000 apart", most: 1.15, groups: 60, scrapes: 20, apart: 1000, lset: sharedLabels, value: changing},
 	{name: "every series logged again under a second reference", most: 1.1, groups: 60, scrapes: 20, apart: 1, twice: true, lset: sharedLabels, value: changing},
 	{name: "the same with references that are 12 apart", most: 1.2, groups: 60, scrapes: 20, apart: 12, twice: true, lset: sharedLabels, value: changing},
+	{name: "series that were deleted when they had ended", most: 1.3, groups: 200, scrapes: 4, apart: 1, ends: true, lset: ownLabels, value: changing},
 	{name: "start times, and values that compress well", most: 1.2, groups: 10, scrapes: 200, apart: 1, st: true, lset: sharedLabels, value: constant},
 }
 
@@ -85,7 +89,29 @@ func (s *replayShape) write(t *testing.T, dir string) {
 		}
 		require.NoError(t, w.Log(enc.Series(groups[g], nil)))
 	}
+	for g := range groups {
+		if !s.ends {
+			break
+		}
+		logSeries(g)
+		var samples []record.RefSample
+		var stones []tombstones.Stone
+		for scrape := range s.scrapes {
+			samples = samples[:0]
+			for i, series := range groups[g] {
+				samples = append(samples, record.RefSample{Ref: series.Ref, T: int64(g*s.scrapes+scrape)*15_000 + 2, V: s.value(i, scrape)})
+			}
+			require.NoError(t, w.Log(enc.Samples(samples, nil)))
+		}
+		for _, series := range groups[g] {
+			stones = append(stones, tombstones.Stone{Ref: storage.SeriesRef(series.Ref), Intervals: tombstones.Intervals{{Mint: math.MinInt64, Maxt: math.MaxInt64}}})
+		}
+		require.NoError(t, w.Log(enc.Tombstones(stones, nil)))
+	}
 	for scrape := range s.scrapes {
+		if s.ends {
+			break
+		}
 		for g := range groups {
 			if scrape == 0 || s.twice && scrape == s.scrapes/2 {
 				logSeries(g)
@@ -158,7 +184,11 @@ func replayForPeak(t *testing.T, dir string) {
 	before := statusKiB(t, "VmRSS")
 	require.NoError(t, h.Init(0))
 	require.Equal(t, parallel, h.opts.ParallelWALReplay)
-	require.EqualValues(t, 1000*shape.groups, h.NumSeries())
+	left := 1000 * shape.groups
+	if shape.ends {
+		left = 0
+	}
+	require.EqualValues(t, left, h.NumSeries())
 	fmt.Printf("peak %d KiB\n", statusKiB(t, "VmHWM")-before)
 	require.NoError(t, h.Close())
 }

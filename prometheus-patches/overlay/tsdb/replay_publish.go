@@ -39,7 +39,7 @@ func (r *walReplay) publish() error {
 	h.updateMinMaxTime(counts.minTime, counts.maxTime)
 	h.updateMinOOOMaxOOOTime(counts.minOOOTime, counts.maxOOOTime)
 
-	created, deleted := r.seq.index.n, len(counts.deleted)
+	created, deleted := r.seq.created, r.seq.swept+len(counts.deleted)
 	h.numSeries.Add(uint64(created - deleted))
 	h.numStaleSeries.Add(uint64(counts.staleSeries))
 	h.numNativeHistogramSeries.Add(uint64(counts.histogramSeries))

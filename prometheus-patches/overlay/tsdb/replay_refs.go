@@ -48,7 +48,7 @@ type replayPage struct {
 // replaySlot says what a reference means from a record on.
 type replaySlot struct {
 	// series is what the record created or, if it is of another reference, what it
-	// names again.
+	// names again. Nil if it was deleted and let go of.
 	series *memSeries
 	from   uint64 // Number of the record, counted from 1.
 }
@@ -228,6 +228,9 @@ type replayEvent struct {
 
 // event returns what the slot says of its reference.
 func (s *replaySlot) event(ref chunks.HeadSeriesRef) replayEvent {
+	if s.series == nil {
+		return replayEvent{from: s.from}
+	}
 	if s.series.ref != ref {
 		return replayEvent{from: s.from, duplicateOf: s.series.ref}
 	}

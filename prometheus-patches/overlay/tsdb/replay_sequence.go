@@ -26,6 +26,8 @@ type replayIndex struct {
 	slabs [][]replaySeries // All are full but the last.
 	n     int              // Series in them.
 	table []uint32         // Open addressing over series, 1-based; a power of two.
+
+	removed int // Of the series.
 }
 
 const replaySlabBits = 12 // Series in a slab, as a power of two.
@@ -72,13 +74,8 @@ func (x *replayIndex) add(s replaySeries, at uint64) {
 		return
 	}
 	x.table = make([]uint32, 2*len(x.table))
-	mask := uint64(len(x.table) - 1)
 	for n := range uint32(x.n) {
-		i := x.at(n).hash & mask
-		for x.table[i] != 0 {
-			i = (i + 1) & mask
-		}
-		x.table[i] = n + 1
+		x.table[x.free(x.at(n).hash)] = n + 1
 	}
 }
 
@@ -88,6 +85,7 @@ func (x *replayIndex) remove(hash uint64, series *memSeries) {
 	for i := hash & mask; x.table[i] != 0; i = (i + 1) & mask {
 		if s := x.at(x.table[i] - 1); s.series == series {
 			s.series = nil
+			x.removed++
 			return
 		}
 	}
@@ -102,6 +100,9 @@ type replaySequencer struct {
 	lastSeriesID uint64
 	tombstones   *tombstones.MemTombstones
 	counts       replayCounts
+	created      int // Series.
+	deleted      int // Of them, since sweep.
+	swept        int // Of them, by sweep.
 }
 
 func newReplaySequencer(r *walReplay) *replaySequencer {
@@ -123,7 +124,10 @@ func (r *walReplay) sequence() {
 		if stopped {
 			b.forget()
 		} else {
-			r.guard(func() { r.seq.batch(b) })
+			r.guard(func() {
+				r.seq.sweep()
+				r.seq.batch(b)
+			})
 			if b.err != nil {
 				r.fail(b.err)
 			}
@@ -132,6 +136,7 @@ func (r *walReplay) sequence() {
 				stopped = true
 			}
 		}
+		r.downstream.Add(1)
 		r.toRoute <- b
 		r.index.in <- b
 		for _, a := range r.appliers {
@@ -177,7 +182,7 @@ func (s *replaySequencer) batch(b *replayBatch) {
 		}
 		s.next++
 	}
-	s.r.created.Store(int64(s.index.n))
+	s.r.created.Store(int64(s.index.living()))
 	b.unit.records += uint64(len(b.records))
 	b.unit.done = b.lastOfUnit && !b.stop
 	s.r.sequenced(b)
@@ -204,6 +209,7 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return errOddReplay // Two series of one reference.
 	}
 	s.index.add(rs, place)
+	s.created++
 	s.counts.attach(rs.series, p.mmapped.of(i), s.r.oooMmapped[ref])
 	refs.add(p, i, replaySlot{series: rs.series, from: s.next})
 	b.created = append(b.created, rs.series)
@@ -247,6 +253,7 @@ func (s *replaySequencer) tombstone(b *replayBatch, stone tombstones.Stone) {
 // what depends on its samples.
 func (s *replaySequencer) delete(b *replayBatch, series *memSeries) {
 	s.index.remove(series.lset.Hash(), series)
+	s.deleted++
 	s.r.refs.change(series.ref, s.next, func(e *replayEvent) { e.series = nil })
 	s.tombstones.DeleteTombstones(map[storage.SeriesRef]struct{}{storage.SeriesRef(series.ref): {}})
 	b.events = append(b.events, replayBatchEvent{record: s.next, kind: replayDelete, extra: replayExtra{series: series}})

@@ -13,8 +13,8 @@ import (
 
 // log writes the records of one scrape, in the order in which a commit does.
 func (g *generator) log() error {
-	if len(g.series) > 0 {
-		if err := g.logRecord(g.enc.Series(g.series, g.buf[:0])); err != nil {
+	for batch := range chunked(g.series, g.o.SeriesPerRecord) {
+		if err := g.logRecord(g.enc.Series(batch, g.buf[:0])); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,8 @@ type Options struct {
 	// SamplesPerRecord is the most samples in a record; 0 puts each scrape of a
 	// target in one record, as Prometheus does.
 	SamplesPerRecord int
+	// SeriesPerRecord is the same for series; the patched Prometheus has 1000.
+	SeriesPerRecord int
 	// CheckpointScrapes is how many scrapes come before the others, ever since
 	// then in a block and, in the log, replaced by a checkpoint of their series.
 	// The block is not made. 0 makes no checkpoint.
@@ -119,6 +121,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("scrape interval must be 1ms or more, got %s", o.ScrapeInterval)
 	case o.SamplesPerRecord < 0:
 		return fmt.Errorf("samples per record must be 0 or more, got %d", o.SamplesPerRecord)
+	case o.SeriesPerRecord < 0:
+		return fmt.Errorf("series per record must be 0 or more, got %d", o.SeriesPerRecord)
 	case o.SegmentSize < 0 || o.SegmentSize%(32<<10) != 0:
 		return fmt.Errorf("segment size must be a multiple of 32KiB, got %d bytes", o.SegmentSize)
 	case o.Explosion < 0:

@@ -216,6 +216,7 @@ func TestOptionsOutOfRangeAreRefusedAndNothingIsWritten(t *testing.T) {
 		{"no scrapes", func(o *Options) { o.Scrapes = 0 }, "scrapes must be 1 or more, got 0"},
 		{"no interval", func(o *Options) { o.ScrapeInterval = 0 }, "scrape interval must be 1ms or more, got 0s"},
 		{"negative record size", func(o *Options) { o.SamplesPerRecord = -1 }, "samples per record must be 0 or more, got -1"},
+		{"negative record of series", func(o *Options) { o.SeriesPerRecord = -1 }, "series per record must be 0 or more, got -1"},
 		{"odd segment size", func(o *Options) { o.SegmentSize = 1000 }, "segment size must be a multiple of 32KiB, got 1000 bytes"},
 		{"unknown compression", func(o *Options) { o.Compression = "lz4" }, `compression must be one of [none snappy zstd], got "lz4"`},
 		{"negative checkpoint", func(o *Options) { o.CheckpointScrapes = -1 }, "scrapes of the checkpoint must be 0 or more, got -1"},

@@ -21,6 +21,7 @@ type Usage struct {
 	Kill     int64   // Resident at which the kernel kills; 0: nobody knows
 	Growth   float64 // bytes a second that are allocated, smoothed: Heap grows by that until the next collection
 	Cycle    uint64  // collections so far
+	Reserved int64   // what work that goes on is going to need: compactions of the head
 
 	// own is what the runtime has besides of heap objects.
 	own int64
@@ -65,13 +66,14 @@ type Monitor struct {
 	read  func() Usage
 	kill  func() int64
 
-	usage   atomic.Pointer[Usage]
-	state   atomic.Int32
-	needed  atomic.Int32
-	hurry   chan struct{}
-	lastSee time.Time // the last look, and below when a collection was first seen
-	cycleAt time.Time
-	liveAt  int64
+	usage    atomic.Pointer[Usage]
+	state    atomic.Int32
+	needed   atomic.Int32
+	reserved atomic.Int64
+	hurry    chan struct{}
+	lastSee  time.Time // the last look, and below when a collection was first seen
+	cycleAt  time.Time
+	liveAt   int64
 
 	mu        sync.Mutex
 	machine   machine
@@ -208,8 +210,22 @@ func (m *Monitor) Usage() Usage {
 	if m == nil {
 		return Usage{}
 	}
-	return *m.usage.Load()
+	u := *m.usage.Load()
+	u.Reserved = m.reserved.Load()
+	return u
 }
+
+// Reserve takes bytes from what others may plan with, until done is called.
+func (m *Monitor) Reserve(bytes int64) (done func()) {
+	if m == nil {
+		return func() {}
+	}
+	m.reserved.Add(bytes)
+	return sync.OnceFunc(func() { m.reserved.Add(-bytes) })
+}
+
+// Tight reports whether what can be made smaller should be.
+func (m *Monitor) Tight() bool { return m.State() >= Tight }
 
 // State returns the state, at the cost of reading a word.
 func (m *Monitor) State() State {
