@@ -14,8 +14,13 @@ import (
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
 )
 
-// heartbeat is a rule that gives a sample for each evaluation of the group.
-const heartbeat = "storm:heartbeat"
+const (
+	// heartbeat is a rule that gives a sample for each evaluation of the group.
+	heartbeat = "storm:heartbeat"
+	// itself is the job under which the server scrapes itself, for the queries of
+	// expectations.
+	itself = "prometheus"
+)
 
 // prometheusConfig is the part of Prometheus' configuration file that is used
 // here.
@@ -25,6 +30,9 @@ type prometheusConfig struct {
 		ScrapeTimeout      time.Duration `yaml:"scrape_timeout,omitempty"`
 		EvaluationInterval time.Duration `yaml:"evaluation_interval,omitempty"`
 	} `yaml:"global"`
+	Runtime struct {
+		GOGC int `yaml:"gogc,omitempty"`
+	} `yaml:"runtime,omitempty"`
 	RuleFiles     []string       `yaml:"rule_files,omitempty"`
 	ScrapeConfigs []scrapeConfig `yaml:"scrape_configs,omitempty"`
 }
@@ -36,64 +44,52 @@ type scrapeConfig struct {
 
 type staticConfig struct {
 	Targets []string          `yaml:"targets"`
-	Labels  map[string]string `yaml:"labels"`
+	Labels  map[string]string `yaml:"labels,omitempty"`
 }
 
-type ruleFile struct {
-	Groups []ruleGroup `yaml:"groups"`
-}
-
-type ruleGroup struct {
-	Name  string `yaml:"name"`
-	Rules []rule `yaml:"rules"`
-}
-
-type rule struct {
-	Record string        `yaml:"record,omitempty"`
-	Alert  string        `yaml:"alert,omitempty"`
-	Expr   string        `yaml:"expr"`
-	For    time.Duration `yaml:"for,omitempty"`
-}
-
-// rules are simple ones, over what is scraped meanwhile. The heartbeat is the
+// ruleFile has simple rules, over what is scraped meanwhile. The heartbeat is the
 // last, so that a group that was not evaluated to its end has none.
-var rules = []rule{
-	{Record: "storm:up:sum", Expr: "sum by (job) (up)"},
-	{Record: "storm:scrape_duration_seconds:max", Expr: "max by (job) (scrape_duration_seconds)"},
-	{Record: "storm:scrape_samples_scraped:rate1m", Expr: "sum by (instance) (sum_over_time(scrape_samples_scraped[1m])) / 60"},
-	{Alert: "StormTargetDown", Expr: "up == 0", For: 10 * time.Second},
-	{Alert: "StormTargetSlow", Expr: "scrape_duration_seconds > 1"},
-	{Record: heartbeat, Expr: "vector(1)"},
-}
+const ruleFile = `groups:
+- name: storm
+  rules:
+  - {record: "storm:up:sum", expr: "sum by (job) (up)"}
+  - {record: "storm:scrape_duration_seconds:max", expr: "max by (job) (scrape_duration_seconds)"}
+  - {record: "storm:scrape_samples_scraped:rate1m", expr: "sum by (instance) (sum_over_time(scrape_samples_scraped[1m])) / 60"}
+  - {alert: StormTargetDown, expr: "up == 0", for: 10s}
+  - {record: "` + heartbeat + `", expr: vector(1)}
+`
 
-// writeConfig writes a configuration file into a directory. set may be nil:
-// then nothing is scraped or evaluated.
-func writeConfig(dir string, set *targets.Set, scrape, evaluation time.Duration) (string, error) {
+// writeConfig writes a configuration file into a directory. set may be nil: then
+// nothing is scraped or evaluated, and garbage is collected often, so that memory
+// is what is held.
+func writeConfig(dir, addr string, set *targets.Set, scrape, evaluation time.Duration) (string, error) {
 	var c prometheusConfig
-	if set != nil {
+	if set == nil {
+		c.Runtime.GOGC = 10
+	} else {
 		file := filepath.Join(dir, "rules.yml")
-		if err := writeYAML(file, ruleFile{Groups: []ruleGroup{{Name: "storm", Rules: rules}}}); err != nil {
+		if err := os.WriteFile(file, []byte(ruleFile), 0o666); err != nil {
 			return "", err
 		}
 		c.RuleFiles = []string{file}
 		c.Global.ScrapeInterval, c.Global.ScrapeTimeout, c.Global.EvaluationInterval = scrape, scrape, evaluation
-		job := scrapeConfig{JobName: targets.Job}
-		for _, path := range set.Paths {
+		c.ScrapeConfigs = []scrapeConfig{{JobName: itself, StaticConfigs: []staticConfig{{Targets: []string{addr}}}}}
+		jobs := map[string]int{}
+		for _, t := range set.Targets {
+			if _, ok := jobs[t.Job]; !ok {
+				jobs[t.Job] = len(c.ScrapeConfigs)
+				c.ScrapeConfigs = append(c.ScrapeConfigs, scrapeConfig{JobName: t.Job})
+			}
+			job := &c.ScrapeConfigs[jobs[t.Job]]
 			job.StaticConfigs = append(job.StaticConfigs, staticConfig{
-				Targets: []string{set.Addr},
-				Labels:  map[string]string{"__metrics_path__": path, "instance": path},
+				Targets: []string{set.Addr}, Labels: map[string]string{"__metrics_path__": t.Path, "instance": t.Path},
 			})
 		}
-		c.ScrapeConfigs = []scrapeConfig{job}
 	}
 	file := filepath.Join(dir, "prometheus.yml")
-	return file, writeYAML(file, c)
-}
-
-func writeYAML(file string, v any) error {
-	b, err := yaml.Marshal(v)
+	b, err := yaml.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(file, b, 0o666)
+	return file, os.WriteFile(file, b, 0o666)
 }

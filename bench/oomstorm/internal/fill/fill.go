@@ -28,14 +28,16 @@ const (
 	// MinSeries is the fewest series that can be asked for: what a cluster takes
 	// that has an API server.
 	MinSeries = 5000
-	// Step is the time between two samples of a series.
-	Step = time.Minute
+	// Step is the time between two samples of a series, oldStep before From.
+	Step    = time.Minute
+	oldStep = 15 * time.Minute
 
 	// clusterShare of the series are a whole modelled cluster; the rest are
 	// further API servers of the same kind, as in a server that scrapes the
 	// control planes of many clusters.
 	clusterShare = 20
-	minCluster   = 4000
+	// MinCluster is the fewest series of a cluster that has an API server.
+	MinCluster = 4000
 
 	// exemplars are written for so many series at most, which is what Prometheus
 	// keeps if it is not told otherwise.
@@ -51,15 +53,16 @@ type Options struct {
 	Series int
 	// Seed picks names and values.
 	Seed uint64
+	// Old, unless it is zero, is when the first sample was; there are few until
+	// From.
+	Old time.Time
 	// From and To are the times of the first and the last sample. To may be in
 	// the future, so that every series still has a recent sample while the
 	// server runs; less than an hour, or the head would take no others.
 	From, To time.Time
-	// Exemplars has every tenth series get an exemplar, up to 100,000.
-	Exemplars bool
 }
 
-// Stats are what was written.
+// Stats are what was written. Every tenth bucket has an exemplar.
 type Stats struct {
 	Series int
 	// Buckets are the series that have a label le.
@@ -72,7 +75,10 @@ func Write(ctx context.Context, o Options) (Stats, error) {
 	if o.Series < MinSeries {
 		return Stats{}, fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
 	}
-	cluster, err := kubelike.New(kubelike.Config{Series: max(minCluster, o.Series/clusterShare), Seed: o.Seed, Start: o.From})
+	if o.Old.IsZero() || o.Old.After(o.From) {
+		o.Old = o.From
+	}
+	cluster, err := kubelike.New(kubelike.Config{Series: max(MinCluster, o.Series/clusterShare), Seed: o.Seed, Start: o.Old})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -117,7 +123,13 @@ func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
 	if err := w.logSeries(ctx, cluster); err != nil {
 		return err
 	}
-	for at := w.o.From; !at.After(w.o.To); at = at.Add(Step) {
+	for at, next := w.o.Old, w.o.Old; !at.After(w.o.To); at = next {
+		if next = at.Add(oldStep); next.After(w.o.From) {
+			next = at.Add(Step)
+			if at.Before(w.o.From) {
+				next = w.o.From
+			}
+		}
 		for _, e := range w.entities {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -195,7 +207,7 @@ func (w *writer) logEntity(g *kubelike.Group, ls []labels.Labels) error {
 }
 
 func (w *writer) logSamples(e entity, at time.Time) error {
-	w.values = e.group.AppendValues(w.values[:0], 0, at.Sub(w.o.From))
+	w.values = e.group.AppendValues(w.values[:0], 0, at.Sub(w.o.Old))
 	w.samples = w.samples[:0]
 	for i, v := range w.values[:e.size] {
 		w.samples = append(w.samples, record.RefSample{Ref: e.first + chunks.HeadSeriesRef(i), T: at.UnixMilli(), V: v})
@@ -206,9 +218,6 @@ func (w *writer) logSamples(e entity, at time.Time) error {
 }
 
 func (w *writer) logExemplars() error {
-	if !w.o.Exemplars {
-		return nil
-	}
 	at := w.o.From.UnixMilli()
 	var batch []record.RefExemplar
 	for refs := range slices.Chunk(w.buckets, exemplarBatch) {

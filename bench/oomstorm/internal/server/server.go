@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -36,6 +34,8 @@ const (
 type Options struct {
 	DataDir    string
 	ConfigFile string
+	// Addr is where to listen, as in 127.0.0.1:9090.
+	Addr string
 	// GOMemLimit is the environment variable in bytes; 0 leaves it unset, so
 	// that Prometheus derives it from its cgroup.
 	GOMemLimit int64
@@ -57,11 +57,10 @@ type Server struct {
 	// Watch follows its memory.
 	Watch *Watch
 
-	cmd       *exec.Cmd
-	listening chan string
-	dead      chan struct{}
-	err       error     // how it ended; read after dead
-	ended     time.Time // when it ended; read after dead
+	cmd   *exec.Cmd
+	dead  chan struct{}
+	err   error     // how it ended; read after dead
+	ended time.Time // when it ended; read after dead
 
 	mu   sync.Mutex
 	tail []string
@@ -73,7 +72,7 @@ func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 	if !proc.Supported {
 		return nil, errors.New("servers are measured through Linux's /proc and CPU clocks; this system has none")
 	}
-	s := &Server{Binary: b, listening: make(chan string, 1), dead: make(chan struct{})}
+	s := &Server{Binary: b, URL: "http://" + o.Addr, dead: make(chan struct{})}
 	if err := s.launch(o); err != nil {
 		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
 	}
@@ -90,14 +89,15 @@ func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 // launch starts the process on a thread that stays until it ends: the
 // parent-death signal is sent when the starting thread ends.
 func (s *Server) launch(o Options) error {
-	var err error
-	s.cmd, err = spawn.Command(spawn.Options{Procs: o.Procs}, s.Binary.Path, append([]string{
-		"--config.file=" + o.ConfigFile, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
-		"--enable-feature=exemplar-storage",
-	}, s.Binary.Args...)...)
-	if err != nil {
-		return err
+	args := append([]string{
+		"--config.file=" + o.ConfigFile, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=" + o.Addr,
+		"--enable-feature=exemplar-storage", "--web.enable-remote-write-receiver",
+	}, s.Binary.Args...)
+	s.cmd = exec.Command(s.Binary.Path, args...)
+	if o.Procs != "" { // It joins its cgroup before its first instruction.
+		s.cmd = exec.Command("/bin/sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, o.Procs, s.Binary.Path}, args...)...)
 	}
+	s.cmd.SysProcAttr = proc.ChildAttr()
 	s.cmd.Env = environment(o.GOMemLimit)
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
@@ -134,13 +134,10 @@ func environment(goMemLimit int64) []string {
 	return env
 }
 
-var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
-
 // readLog follows the log to its end, which is that of the process.
 func (s *Server) readLog(log io.Reader) {
 	in := bufio.NewScanner(log)
 	in.Buffer(nil, 1<<20)
-	found := false
 	for in.Scan() {
 		line := in.Text()
 		s.mu.Lock()
@@ -148,24 +145,12 @@ func (s *Server) readLog(log io.Reader) {
 			s.tail = s.tail[1:]
 		}
 		s.mu.Unlock()
-		if m := listenRE.FindStringSubmatch(line); m != nil && !found {
-			found = true
-			s.listening <- m[1]
-		}
 	}
 	// A line that does not fit must not block the process.
 	_, _ = io.Copy(io.Discard, log)
 }
 
 func (s *Server) waitReady(ctx context.Context) error {
-	select {
-	case addr := <-s.listening:
-		s.URL = "http://" + addr
-	case <-s.dead:
-		return s.stoppedEarly()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()
 	for {
@@ -200,12 +185,17 @@ func (s *Server) stoppedEarly() error {
 	return &EarlyEndError{Binary: s.Binary, How: s.How(), Tail: s.Tail()}
 }
 
-// Get reads a small answer. It is an error if it is no 200.
+// Get reads a small answer. It is an error if it is none with a status below 300.
 func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
+	return s.Do(req)
+}
+
+// Do is Get of another request.
+func (s *Server) Do(req *http.Request) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
@@ -213,8 +203,8 @@ func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, res.Status)
+	if err == nil && res.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s: %s: %.200s", req.URL.Path, res.Status, b)
 	}
 	return b, err
 }
@@ -257,9 +247,6 @@ func (s *Server) Tail() []string {
 	defer s.mu.Unlock()
 	return append([]string(nil), s.tail...)
 }
-
-// CPU is the user and system time of the process so far.
-func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.cmd.Process.Pid) }
 
 // Kill kills the process and waits for its end.
 func (s *Server) Kill() {

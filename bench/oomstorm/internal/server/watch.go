@@ -20,12 +20,10 @@ const samplePeriod = 20 * time.Millisecond
 type Watch struct {
 	done chan struct{}
 
-	mu        sync.Mutex
-	now       proc.Memory
-	peak      proc.Memory // the most of each since the last Reset
-	killed    bool
-	below     int64
-	recovered time.Time
+	mu     sync.Mutex
+	now    proc.Memory
+	peak   proc.Memory // the most of each since the last Reset
+	killed bool
 }
 
 func watch(s *Server, killAt int64) *Watch {
@@ -58,9 +56,6 @@ func (w *Watch) add(m proc.Memory, killAt int64) bool {
 	defer w.mu.Unlock()
 	w.now = m
 	w.peak = proc.Memory{RSS: max(w.peak.RSS, m.RSS), Anon: max(w.peak.Anon, m.Anon), Peak: max(w.peak.Peak, m.Peak)}
-	if w.below > 0 && w.recovered.IsZero() && m.RSS <= w.below {
-		w.recovered = time.Now()
-	}
 	if killAt > 0 && m.Anon >= killAt {
 		w.killed = true
 	}
@@ -108,20 +103,4 @@ func (s *Server) ResetPeak() error {
 	}
 	s.Watch.now, s.Watch.peak = m, m
 	return nil
-}
-
-// AwaitBelow has Recovered tell when the resident memory is next at or below a
-// number of bytes.
-func (w *Watch) AwaitBelow(bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.below, w.recovered = bytes, time.Time{}
-}
-
-// Recovered is when the memory was first as low as AwaitBelow asked for; zero if
-// it has not been.
-func (w *Watch) Recovered() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.recovered
 }

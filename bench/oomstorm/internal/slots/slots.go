@@ -16,8 +16,7 @@ const early = 0.1
 
 // Count is how often something was due, and how often it did not happen.
 type Count struct {
-	Expected int `json:"expected"`
-	Missed   int `json:"missed"`
+	Expected, Missed int
 }
 
 // Add adds another count.

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package targets serves scrape targets in this process and remembers when each
-// was scraped.
+// was scraped: those of a cluster that stays, of one whose pods can be replaced,
+// and one that can expose new series at every scrape.
 package targets
 
 import (
+	"bufio"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -17,41 +20,73 @@ import (
 	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
 )
 
+// The scrape jobs.
 const (
-	// Job is the scrape job of all targets.
-	Job = "live"
-
-	series = 4000
-	most   = 5
+	Steady    = "steady"
+	Churning  = "churning"
+	Exploding = "exploding"
 )
 
-// Set is a handful of targets. Its methods may be used concurrently.
+const (
+	// Explosion is the name of the series that explode; base of the exploding
+	// target's series stay, behind the others in its exposition.
+	Explosion = "exploding_series_total"
+	base      = 1000
+	// maxGap bounds what is made up for between two scrapes.
+	maxGap = 10 * time.Second
+)
+
+// Target is one of a Set.
+type Target struct{ Job, Path string }
+
+// Set is all targets. Its methods may be used concurrently.
 type Set struct {
-	// Addr is where the targets are, Paths are theirs.
-	Addr  string
-	Paths []string
+	// Addr is where the targets are.
+	Addr    string
+	Targets []Target
 
 	server *http.Server
 	done   chan struct{}
-	mu     sync.Mutex
-	seen   map[string][]time.Time
+
+	mu       sync.Mutex
+	seen     map[string][]time.Time
+	churn    float64
+	clock    time.Duration // of the churning cluster
+	clockAt  time.Time
+	explode  int
+	exploded int
+	lastBoom time.Time
 }
 
-// Serve starts serving. The caller must call Close.
-func Serve() (*Set, error) {
-	cluster, err := kubelike.New(kubelike.Config{Series: series, Start: time.Now()})
-	if err != nil {
-		return nil, err
-	}
+// Serve starts serving clusters of so many series. The caller must call Close.
+func Serve(steady, churning int) (*Set, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Addr: l.Addr().String(), done: make(chan struct{}), seen: map[string][]time.Time{}}
-	for _, t := range cluster.Targets()[:min(most, len(cluster.Targets()))] {
-		s.Paths = append(s.Paths, "/metrics/"+t.Pool+"/"+t.Labels.Get(model.InstanceLabel))
+	s := &Set{Addr: l.Addr().String(), done: make(chan struct{}), seen: map[string][]time.Time{}, clockAt: time.Now()}
+	mux := http.NewServeMux()
+	for job, cfg := range map[string]kubelike.Config{
+		Steady: {Series: steady, Start: time.Now()}, Churning: {Series: churning, Churn: 1, Seed: 1, Start: time.Now()},
+	} {
+		cluster, err := kubelike.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		clock := func() time.Duration { return time.Since(begin) }
+		if job == Churning {
+			clock = s.churned
+		}
+		for _, t := range cluster.Targets() {
+			path := "/" + job + "/" + t.Pool + "/" + t.Labels.Get(model.InstanceLabel)
+			s.Targets = append(s.Targets, Target{job, path})
+			mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _ = t.WriteText(w, clock()) }) // A scraper may leave.
+		}
 	}
-	s.server = &http.Server{Handler: s.remember(kubelike.NewHandler(cluster)), ReadHeaderTimeout: 10 * time.Second}
+	s.Targets = append(s.Targets, Target{Exploding, "/" + Exploding})
+	mux.HandleFunc("GET /"+Exploding, s.serveExploding)
+	s.server = &http.Server{Handler: s.remember(mux), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.done)
 		_ = s.server.Serve(l) // It ends when it is closed.
@@ -64,6 +99,58 @@ func (s *Set) Close() error {
 	err := s.server.Close()
 	<-s.done
 	return err
+}
+
+// Churn has each pod of the churning cluster be replaced so often an hour.
+func (s *Set) Churn(perHour float64) {
+	s.churned()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.churn = perHour
+}
+
+// churned is the churning cluster's time, in which a pod lives for an hour.
+func (s *Set) churned() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.clock += time.Duration(s.churn * float64(now.Sub(s.clockAt)))
+	s.clockAt = now
+	return s.clock
+}
+
+// Explode has the exploding target expose so many new series a second.
+func (s *Set) Explode(perSecond int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.explode, s.lastBoom = perSecond, time.Now()
+}
+
+// Exploded is how many new series the exploding target has exposed.
+func (s *Set) Exploded() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exploded
+}
+
+func (s *Set) serveExploding(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	now := time.Now()
+	first := s.exploded
+	s.exploded += int(float64(s.explode) * min(now.Sub(s.lastBoom), maxGap).Seconds())
+	last := s.exploded
+	s.lastBoom = now
+	s.mu.Unlock()
+
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	out := bufio.NewWriterSize(w, 64<<10)
+	for i := first; i < last; i++ {
+		fmt.Fprintf(out, "%s{user=\"user-%08d\",path=\"/api/v1/users/%08d/sessions\",namespace=\"shop\"} 1\n", Explosion, i, i)
+	}
+	for i := range base {
+		fmt.Fprintf(out, "exploding_base_total{shard=\"%d\",namespace=\"shop\"} %d\n", i, now.Unix())
+	}
+	_ = out.Flush() // A scraper may leave.
 }
 
 func (s *Set) remember(next http.Handler) http.Handler {
@@ -87,20 +174,21 @@ func (s *Set) Forget() {
 func (s *Set) Scraped() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.seen[s.Paths[0]])
-	for _, path := range s.Paths {
-		n = min(n, len(s.seen[path]))
+	n := len(s.seen[s.Targets[0].Path])
+	for _, t := range s.Targets {
+		n = min(n, len(s.seen[t.Path]))
 	}
 	return n
 }
 
-// Check counts the scrapes that were due from start to end.
+// Check counts the scrapes of targets with steady series that were due from
+// start to end.
 func (s *Set) Check(interval time.Duration, start, end time.Time) slots.Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all slots.Count
-	for _, path := range s.Paths {
-		if times := s.seen[path]; len(times) > 0 {
+	for _, t := range s.Targets {
+		if times := s.seen[t.Path]; t.Job != Churning && len(times) > 0 {
 			all.Add(slots.Check(times[0], interval, times, start, end))
 		}
 	}
