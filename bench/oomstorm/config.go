@@ -38,8 +38,14 @@ type prometheusConfig struct {
 }
 
 type scrapeConfig struct {
-	JobName       string         `yaml:"job_name"`
-	StaticConfigs []staticConfig `yaml:"static_configs"`
+	JobName              string         `yaml:"job_name"`
+	StaticConfigs        []staticConfig `yaml:"static_configs"`
+	MetricRelabelConfigs []relabel      `yaml:"metric_relabel_configs,omitempty"`
+}
+
+type relabel struct {
+	SourceLabels []string `yaml:"source_labels,flow"`
+	TargetLabel  string   `yaml:"target_label"`
 }
 
 type staticConfig struct {
@@ -58,6 +64,10 @@ const ruleFile = `groups:
   - {alert: StormTargetDown, expr: "up == 0", for: 10s}
   - {record: "` + heartbeat + `", expr: vector(1)}
 `
+
+// named has series of different names differ by another label, too: functions over
+// ranges take the names away, and refuse series that are then the same.
+var named = []relabel{{SourceLabels: []string{"__name__"}, TargetLabel: "metric"}}
 
 // writeConfig writes a configuration file into a directory. set may be nil: then
 // nothing is scraped or evaluated, and garbage is collected often, so that memory
@@ -78,7 +88,7 @@ func writeConfig(dir, addr string, set *targets.Set, scrape, evaluation time.Dur
 		for _, t := range set.Targets {
 			if _, ok := jobs[t.Job]; !ok {
 				jobs[t.Job] = len(c.ScrapeConfigs)
-				c.ScrapeConfigs = append(c.ScrapeConfigs, scrapeConfig{JobName: t.Job})
+				c.ScrapeConfigs = append(c.ScrapeConfigs, scrapeConfig{JobName: t.Job, MetricRelabelConfigs: named})
 			}
 			job := &c.ScrapeConfigs[jobs[t.Job]]
 			job.StaticConfigs = append(job.StaticConfigs, staticConfig{

@@ -49,22 +49,13 @@ func dispatch(args []string) error {
 // options are the flags of the commands that start servers.
 type options struct {
 	binaries     []binary.Binary
-	limitBy      string
 	tmpDir       string
 	readyTimeout time.Duration
 }
 
-// What enforces the limit.
-const (
-	byAuto     = "auto"
-	byCgroup   = "cgroup"
-	byWatchdog = "watchdog"
-)
-
 // flags adds those of options.
 func (o *options) flags(cmd *kingpin.CmdClause) {
 	binaries := cmd.Flag("binary", "Prometheus to measure; repeat it to compare. NAME is in the results, and the path's last element if left out. ARGs are given to the binary, as in 'patched=bin/prometheus --guard.api-timeout=10s'; none may contain spaces.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
-	cmd.Flag("limit-by", "What enforces the limit of memory: a cgroup, or a watchdog that sets GOMEMLIMIT to 0.9 of it and kills. auto takes the cgroup where one can be made.").Default(byAuto).EnumVar(&o.limitBy, byAuto, byCgroup, byWatchdog)
 	cmd.Flag("tmp-dir", "Where the data directory goes; there is one at a time.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&o.tmpDir)
 	cmd.Flag("ready-timeout", "How long a binary may take to start.").Default("15m").DurationVar(&o.readyTimeout)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {

@@ -22,7 +22,7 @@ import (
 )
 
 // writeBench writes all figures in Go's benchmark format.
-func writeBench(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
+func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
 	w := benchfmt.NewWriter(out)
 	var config []benchfmt.Config
 	set := func(key, value string) {
@@ -41,9 +41,11 @@ func writeBench(out io.Writer, s *scenario.Scenario, results []binaryResult) err
 		}
 		set("rest-"+name, mib(r.rest))
 		set("limit-"+name, r.limitBy)
-		set("gomemlimit-"+name, r.memory)
 	}
 	for _, f := range scenario.Figures {
+		if !slices.ContainsFunc(results, func(r result) bool { return r.measured(f.Name) }) {
+			continue
+		}
 		better := map[bool]string{true: "higher", false: "lower"}[f.Higher]
 		if err := w.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: f.Name, Key: "better"}, OrigUnit: f.Name, Value: better}); err != nil {
 			return err
@@ -67,7 +69,7 @@ func writeBench(out io.Writer, s *scenario.Scenario, results []binaryResult) err
 
 // judge prints a table and the expectations that were not met, and returns the
 // exit code for them.
-func judge(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
+func judge(out io.Writer, s *scenario.Scenario, results []result) error {
 	if err := writeTable(out, s, results); err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func judge(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
 		writeEnd(out, r)
 	}
 	met, unmet := 0, []string(nil)
-	for i, e := range s.Expect {
+	for _, e := range s.Expect {
 		for _, r := range results {
 			if e.Binary != "" && e.Binary != r.binary.Name {
 				continue
@@ -84,7 +86,7 @@ func judge(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
 			if other := find(results, e.Times); e.Times != "" && other == nil {
 				fmt.Fprintf(out, "not checked: %s: no binary is called %s\n", e.Name, why)
 				continue
-			} else if why, ok = check(i, e, r, other); ok {
+			} else if why, ok = check(e, r, other); ok {
 				met++
 			} else {
 				unmet = append(unmet, fmt.Sprintf("UNMET: %s (%s): %s", e.Name, r.binary.Name, why))
@@ -101,8 +103,8 @@ func judge(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
 	return nil
 }
 
-func find(results []binaryResult, name string) *binaryResult {
-	i := slices.IndexFunc(results, func(r binaryResult) bool { return r.binary.Name == name })
+func find(results []result, name string) *result {
+	i := slices.IndexFunc(results, func(r result) bool { return r.binary.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -111,7 +113,7 @@ func find(results []binaryResult, name string) *binaryResult {
 
 // check says whether a binary met an expectation, and what it had instead. Without
 // a phase, it is of all in which the figure was measured.
-func check(i int, e scenario.Expectation, r binaryResult, other *binaryResult) (why string, ok bool) {
+func check(e scenario.Expectation, r result, other *result) (why string, ok bool) {
 	measured := false
 	for _, p := range r.phases {
 		if e.Phase != "" && p.name != e.Phase {
@@ -119,7 +121,7 @@ func check(i int, e scenario.Expectation, r binaryResult, other *binaryResult) (
 		}
 		v, known := p.figures[e.Figure]
 		if e.Query != "" {
-			v, known = p.queries[i]
+			v, known = p.queries[e.Query]
 		}
 		if !known {
 			continue
@@ -145,7 +147,7 @@ func check(i int, e scenario.Expectation, r binaryResult, other *binaryResult) (
 	return "", true
 }
 
-func (r *binaryResult) figure(phase, name string) (v float64, ok bool) {
+func (r *result) figure(phase, name string) (v float64, ok bool) {
 	for _, p := range r.phases {
 		if p.name == phase {
 			v, ok = p.figures[name]
@@ -162,29 +164,34 @@ func format(name string, v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// inTable leaves figures out that are 0 for every binary and mean nothing bad.
-func writeTable(out io.Writer, s *scenario.Scenario, results []binaryResult) error {
+// measured says whether a figure was measured in any phase.
+func (r *result) measured(name string) bool {
+	return slices.ContainsFunc(r.phases, func(p phaseResult) bool { _, ok := p.figures[name]; return ok })
+}
+
+// writeTable prints binaries side by side.
+func writeTable(out io.Writer, s *scenario.Scenario, results []result) error {
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(name string, value func(binaryResult) string) {
+	row := func(name string, value func(result) string) {
 		fmt.Fprint(tw, name)
 		for _, r := range results {
 			fmt.Fprint(tw, "\t"+value(r))
 		}
 		fmt.Fprintln(tw)
 	}
-	row("", func(r binaryResult) string { return r.binary.Name })
-	row("at rest", func(r binaryResult) string { return mib(r.rest) })
-	row("limit", func(r binaryResult) string { return r.limitBy })
+	row("", func(r result) string { return r.binary.Name })
+	row("at rest", func(r result) string { return mib(r.rest) })
+	row("limit", func(r result) string { return r.limitBy })
 	for _, p := range s.Phases {
 		for _, f := range scenario.Figures {
-			worth := slices.ContainsFunc(results, func(r binaryResult) bool {
+			worth := slices.ContainsFunc(results, func(r result) bool {
 				v, ok := r.figure(p.Name, f.Name)
-				return ok && (v != 0 || f.Higher)
+				return ok && !f.Detail && (v != 0 || f.Higher)
 			})
-			if !worth {
-				continue // Nobody has anything but 0 of what would better be less.
+			if !worth { // Or nobody has anything but 0 of what would better be less.
+				continue
 			}
-			row(p.Name+" "+f.Name, func(r binaryResult) string {
+			row(p.Name+" "+f.Name, func(r result) string {
 				if v, ok := r.figure(p.Name, f.Name); ok {
 					return format(f.Name, v)
 				}
@@ -196,20 +203,20 @@ func writeTable(out io.Writer, s *scenario.Scenario, results []binaryResult) err
 }
 
 // writeEnd tells how a server ended, and which requests were cut then.
-func writeEnd(out io.Writer, r binaryResult) {
-	switch {
-	case r.endedAtStart != "":
-		fmt.Fprintf(out, "%s ended as it started under the limit: %s\n", r.binary.Name, r.endedAtStart)
-	case r.endedWithPhase != "":
-		last := r.phases[len(r.phases)-1]
-		var cut []string
-		for _, name := range slices.Sorted(maps.Keys(last.families)) {
-			if last.families[name][clients.Cut] > 0 {
-				cut = append(cut, name)
+func writeEnd(out io.Writer, r result) {
+	if r.ended == "" {
+		return
+	}
+	where, cut := "before the first phase", ""
+	if n := len(r.phases); n > 0 {
+		where = "in " + r.phases[n-1].name
+		for _, name := range slices.Sorted(maps.Keys(r.phases[n-1].families)) {
+			if r.phases[n-1].families[name][clients.Cut] > 0 {
+				cut += " " + name
 			}
 		}
-		fmt.Fprintf(out, "%s ended in %s: %s; cut: %s\n", r.binary.Name, last.name, r.endedWithPhase, strings.Join(cut, ", "))
 	}
+	fmt.Fprintf(out, "%s ended %s: %s; cut:%s\n", r.binary.Name, where, r.ended, cut)
 	for _, line := range r.lastWords {
 		fmt.Fprintln(out, "  "+line)
 	}

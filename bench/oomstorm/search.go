@@ -27,8 +27,8 @@ import (
 const (
 	// Before a request, memory may exceed that at rest by near; it is waited for
 	// at most calmTimeout.
-	near        = 8 << 20
-	calmTimeout = 10 * time.Second
+	near        = 16 << 20
+	calmTimeout = 5 * time.Second
 )
 
 type searchOptions struct {
@@ -53,7 +53,7 @@ type measured struct {
 // runSearch searches each binary. Requests are made one at a time, of a server that
 // has nothing else to do.
 func runSearch(ctx context.Context, o searchOptions, stdout, stderr io.Writer) (err error) {
-	s := &scenario.Scenario{Series: o.series, Seed: 1, History: 30 * time.Minute, Limit: o.limit}
+	s := &scenario.Scenario{Series: o.series, History: 30 * time.Minute, Limit: o.limit}
 	h, err := newHost(ctx, o.options, s, stderr)
 	if err != nil {
 		return err
@@ -75,10 +75,10 @@ func runSearch(ctx context.Context, o searchOptions, stdout, stderr io.Writer) (
 // first.
 func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (all []measured, err error) {
 	s, err := h.open(ctx, b)
+	defer func() { err = errors.Join(err, s.close()) }()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
 	known, err := family.Find(family.Shipped(), o.families)
 	if err != nil {
 		return nil, err
@@ -113,10 +113,22 @@ func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (
 	return all, nil
 }
 
-// measure makes one request of a server that is calm, and starts the server again
-// if that was its end.
+// refresh starts the server again if it has ended, or is not at rest.
+func (s *session) refresh(ctx context.Context) (err error) {
+	if s.Alive() && s.rss() <= s.rest+near {
+		return nil
+	}
+	s.Kill()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	s.rest, err = s.settle(ctx)
+	return err
+}
+
+// measure makes one request of a server that is at rest.
 func (s *session) measure(ctx context.Context, o searchOptions, f family.Family) (m measured, err error) {
-	if err := s.calm(ctx); err != nil {
+	if err := s.refresh(ctx); err != nil {
 		return m, err
 	}
 	m.family = f
@@ -124,9 +136,7 @@ func (s *session) measure(ctx context.Context, o searchOptions, f family.Family)
 	if err != nil {
 		return m, err
 	}
-	if err := s.ResetPeak(); err != nil {
-		return m, err
-	}
+	s.ResetPeak()
 	begin := time.Now()
 	m.outcome = s.exchange(req, o.timeout)
 	m.took = time.Since(begin)
@@ -139,28 +149,19 @@ func (s *session) measure(ctx context.Context, o searchOptions, f family.Family)
 	if !s.Alive() {
 		m.outcome = s.how()
 	}
-	peak := s.Watch.Peak()
-	m.growth = max(peak.Peak, peak.RSS) - s.rest
-	if !s.Alive() {
-		if err := s.start(ctx); err != nil {
-			return m, err
-		}
-		if s.rest, err = s.settle(ctx); err != nil {
-			return m, err
-		}
-	}
-	s.host.say(s.binary, "%8s  %6.2f s  %s  %s", mib(m.growth), m.took.Seconds(), m.outcome, f.Name)
+	_, peak := s.Memory()
+	m.growth = peak.RSS - s.rest
+	s.say("%8s  %6.2f s  %s  %s", mib(m.growth), m.took.Seconds(), m.outcome, f.Name)
 	return m, nil
 }
 
-// calm waits until memory is at rest, at most for a while: what a request leaves
-// running has that long to be seen.
+// calm has garbage collected and waits until memory is at rest, at most for a while:
+// what a request leaves running has that long to be seen.
 func (s *session) calm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, calmTimeout)
-	defer cancel()
-	for s.Watch.Now().RSS > s.rest+near {
+	_, _ = s.Get(ctx, "/debug/pprof/heap?gc=1") // If it has ended, that is seen below.
+	for begin := time.Now(); s.rss() > s.rest+near && time.Since(begin) < calmTimeout; {
 		err := s.wait(ctx)
-		if early := (*server.EarlyEndError)(nil); errors.As(err, &early) || errors.Is(err, context.DeadlineExceeded) {
+		if early := (*server.EarlyEndError)(nil); errors.As(err, &early) {
 			return nil
 		}
 		if err != nil {

@@ -51,8 +51,6 @@ type Options struct {
 	Dir string
 	// Series is how many series there are, MinSeries or more. It is met exactly.
 	Series int
-	// Seed picks names and values.
-	Seed uint64
 	// Old, unless it is zero, is when the first sample was; there are few until
 	// From.
 	Old time.Time
@@ -62,38 +60,29 @@ type Options struct {
 	From, To time.Time
 }
 
-// Stats are what was written. Every tenth bucket has an exemplar.
-type Stats struct {
-	Series int
-	// Buckets are the series that have a label le.
-	Buckets int
-	Samples int
-}
-
 // Write writes the data directory.
-func Write(ctx context.Context, o Options) (Stats, error) {
+func Write(ctx context.Context, o Options) error {
 	if o.Series < MinSeries {
-		return Stats{}, fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
+		return fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
 	}
 	if o.Old.IsZero() || o.Old.After(o.From) {
 		o.Old = o.From
 	}
-	cluster, err := kubelike.New(kubelike.Config{Series: max(MinCluster, o.Series/clusterShare), Seed: o.Seed, Start: o.Old})
+	cluster, err := kubelike.New(kubelike.Config{Series: max(MinCluster, o.Series/clusterShare), Seed: 1, Start: o.Old})
 	if err != nil {
-		return Stats{}, err
+		return err
 	}
 	for _, dir := range []string{o.Dir, filepath.Join(o.Dir, "chunks_head")} {
 		if err := os.Mkdir(dir, 0o777); err != nil {
-			return Stats{}, err
+			return err
 		}
 	}
 	wal, err := wlog.NewSize(nil, nil, filepath.Join(o.Dir, "wal"), wlog.DefaultSegmentSize, compression.Snappy)
 	if err != nil {
-		return Stats{}, err
+		return err
 	}
 	w := &writer{o: o, wal: wal, next: 1}
-	err = w.write(ctx, cluster)
-	return w.stats, errors.Join(err, wal.Close())
+	return errors.Join(w.write(ctx, cluster), wal.Close())
 }
 
 // entity is a group of series and the references of its first ones.
@@ -110,8 +99,8 @@ type writer struct {
 	enc      record.Encoder
 	entities []entity
 	next     chunks.HeadSeriesRef
-	buckets  []chunks.HeadSeriesRef // every tenth, for exemplars
-	stats    Stats
+	buckets  int
+	traced   []chunks.HeadSeriesRef // every tenth bucket, for exemplars
 
 	series  []record.RefSeries
 	samples []record.RefSample
@@ -163,7 +152,7 @@ func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error
 	}
 	group := apiserver.Groups()[0]
 	ls = group.AppendLabels(ls[:0], 0)
-	for i := 0; w.stats.Series < w.o.Series; i++ {
+	for i := 0; w.written() < w.o.Series; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -174,6 +163,8 @@ func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error
 	}
 	return nil
 }
+
+func (w *writer) written() int { return int(w.next) - 1 }
 
 func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 	out := make([]labels.Labels, 0, len(ls))
@@ -188,20 +179,19 @@ func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 
 // logEntity logs the series of an entity, or as many as are still wanted.
 func (w *writer) logEntity(g *kubelike.Group, ls []labels.Labels) error {
-	ls = ls[:min(len(ls), w.o.Series-w.stats.Series)]
+	ls = ls[:min(len(ls), w.o.Series-w.written())]
 	w.entities = append(w.entities, entity{group: g, first: w.next, size: len(ls)})
 	w.series = w.series[:0]
 	for _, l := range ls {
 		if l.Has(labels.BucketLabel) {
-			if w.stats.Buckets%10 == 0 && len(w.buckets) < maxExemplars {
-				w.buckets = append(w.buckets, w.next)
+			if w.buckets%10 == 0 && len(w.traced) < maxExemplars {
+				w.traced = append(w.traced, w.next)
 			}
-			w.stats.Buckets++
+			w.buckets++
 		}
 		w.series = append(w.series, record.RefSeries{Ref: w.next, Labels: l})
 		w.next++
 	}
-	w.stats.Series += len(ls)
 	w.buf = w.enc.Series(w.series, w.buf[:0])
 	return w.wal.Log(w.buf)
 }
@@ -212,7 +202,6 @@ func (w *writer) logSamples(e entity, at time.Time) error {
 	for i, v := range w.values[:e.size] {
 		w.samples = append(w.samples, record.RefSample{Ref: e.first + chunks.HeadSeriesRef(i), T: at.UnixMilli(), V: v})
 	}
-	w.stats.Samples += len(w.samples)
 	w.buf = w.enc.Samples(w.samples, w.buf[:0])
 	return w.wal.Log(w.buf)
 }
@@ -220,7 +209,7 @@ func (w *writer) logSamples(e entity, at time.Time) error {
 func (w *writer) logExemplars() error {
 	at := w.o.From.UnixMilli()
 	var batch []record.RefExemplar
-	for refs := range slices.Chunk(w.buckets, exemplarBatch) {
+	for refs := range slices.Chunk(w.traced, exemplarBatch) {
 		batch = batch[:0]
 		for _, ref := range refs {
 			batch = append(batch, record.RefExemplar{Ref: ref, T: at, V: 0.25, Labels: labels.FromStrings("trace_id", fmt.Sprintf("%032x", ref))})

@@ -153,5 +153,8 @@ func summarize(took []time.Duration, failed int) Summary {
 // Quantile is the smallest of the values that a share q of them does not
 // exceed.
 func Quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -128,6 +128,26 @@ func Shipped() (names []string) {
 	return names
 }
 
+//go:embed expressions.yaml
+var expressions []byte
+
+// Expressions are what dashboards ask: those in a file, or else those that are
+// shipped.
+func Expressions(file string) (list []string, err error) {
+	text := expressions
+	if file != "" {
+		if text, err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	var entries []struct{ Expr string }
+	err = yaml.Unmarshal(text, &entries)
+	for _, e := range entries {
+		list = append(list, e.Expr)
+	}
+	return list, err
+}
+
 // Text is that of the scenario that is shipped under a name, or else in a file.
 func Text(name string) ([]byte, error) {
 	if slices.Contains(Shipped(), name) {

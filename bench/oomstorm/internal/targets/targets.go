@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targets serves scrape targets in this process and remembers when each
-// was scraped: those of a cluster that stays, of one whose pods can be replaced,
-// and one that can expose new series at every scrape.
+// Package targets serves scrape targets in this process: those of a cluster that
+// stays, of one whose pods can be replaced, and one that can expose new series at
+// every scrape.
 package targets
 
 import (
@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promguard/promguard/bench/kubelike"
-	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
 )
 
 // The scrape jobs.
@@ -49,13 +48,13 @@ type Set struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	seen     map[string][]time.Time
 	churn    float64
 	clock    time.Duration // of the churning cluster
 	clockAt  time.Time
 	explode  int
 	exploded int
 	lastBoom time.Time
+	ahead    time.Time
 }
 
 // Serve starts serving clusters of so many series. The caller must call Close.
@@ -64,7 +63,7 @@ func Serve(steady, churning int) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Addr: l.Addr().String(), done: make(chan struct{}), seen: map[string][]time.Time{}, clockAt: time.Now()}
+	s := &Set{Addr: l.Addr().String(), done: make(chan struct{}), clockAt: time.Now()}
 	mux := http.NewServeMux()
 	for job, cfg := range map[string]kubelike.Config{
 		Steady: {Series: steady, Start: time.Now()}, Churning: {Series: churning, Churn: 1, Seed: 1, Start: time.Now()},
@@ -86,7 +85,7 @@ func Serve(steady, churning int) (*Set, error) {
 	}
 	s.Targets = append(s.Targets, Target{Exploding, "/" + Exploding})
 	mux.HandleFunc("GET /"+Exploding, s.serveExploding)
-	s.server = &http.Server{Handler: s.remember(mux), ReadHeaderTimeout: 10 * time.Second}
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.done)
 		_ = s.server.Serve(l) // It ends when it is closed.
@@ -126,6 +125,13 @@ func (s *Set) Explode(perSecond int) {
 	s.explode, s.lastBoom = perSecond, time.Now()
 }
 
+// Ahead has the exploding target expose one sample of a time to come.
+func (s *Set) Ahead(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = at
+}
+
 // Exploded is how many new series the exploding target has exposed.
 func (s *Set) Exploded() int {
 	s.mu.Lock()
@@ -138,7 +144,7 @@ func (s *Set) serveExploding(w http.ResponseWriter, _ *http.Request) {
 	now := time.Now()
 	first := s.exploded
 	s.exploded += int(float64(s.explode) * min(now.Sub(s.lastBoom), maxGap).Seconds())
-	last := s.exploded
+	last, ahead := s.exploded, s.ahead
 	s.lastBoom = now
 	s.mu.Unlock()
 
@@ -150,47 +156,8 @@ func (s *Set) serveExploding(w http.ResponseWriter, _ *http.Request) {
 	for i := range base {
 		fmt.Fprintf(out, "exploding_base_total{shard=\"%d\",namespace=\"shop\"} %d\n", i, now.Unix())
 	}
+	if !ahead.IsZero() {
+		fmt.Fprintf(out, "%s 1 %d\n", Explosion, ahead.UnixMilli())
+	}
 	_ = out.Flush() // A scraper may leave.
-}
-
-func (s *Set) remember(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now := time.Now()
-		s.mu.Lock()
-		s.seen[r.URL.Path] = append(s.seen[r.URL.Path], now)
-		s.mu.Unlock()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// Forget forgets all scrapes so far: those of a server that has ended.
-func (s *Set) Forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.seen)
-}
-
-// Scraped is how often the target was scraped that was scraped least.
-func (s *Set) Scraped() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.seen[s.Targets[0].Path])
-	for _, t := range s.Targets {
-		n = min(n, len(s.seen[t.Path]))
-	}
-	return n
-}
-
-// Check counts the scrapes of targets with steady series that were due from
-// start to end.
-func (s *Set) Check(interval time.Duration, start, end time.Time) slots.Count {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all slots.Count
-	for _, t := range s.Targets {
-		if times := s.seen[t.Path]; t.Job != Churning && len(times) > 0 {
-			all.Add(slots.Check(times[0], interval, times, start, end))
-		}
-	}
-	return all
 }
