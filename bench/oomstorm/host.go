@@ -187,7 +187,7 @@ func (s *session) settle(ctx context.Context) (int64, error) {
 	for s.host.set != nil {
 		window := model.Duration(time.Since(s.ready) + time.Millisecond)
 		scraped, err := s.query(ctx, fmt.Sprintf("count(count_over_time(up[%s]) > 1)", window), time.Now())
-		if err == nil && int(scraped) > len(s.host.set.Targets) {
+		if err == nil && int(scraped) > s.host.set.Len(targets.Steady, targets.Churning, targets.Exploding) {
 			break
 		}
 		if time.Since(begin) > restTimeout {

@@ -320,7 +320,7 @@ func (p *phase) isBack(ctx context.Context, state string) bool {
 		return false
 	}
 	up, err := p.query(ctx, "sum(up)", time.Now())
-	return err == nil && int(up) == len(p.host.set.Targets)+1
+	return err == nil && int(up) == p.host.set.Len(targets.Steady, targets.Churning, targets.Exploding)+1
 }
 
 func (p *phase) addProbes(r probe.Result) {
@@ -394,15 +394,13 @@ func (p *phase) askStored(ctx context.Context) {
 	defer cancel()
 	sc, lived := p.host.scenario, p.end.Sub(p.start)
 	wide := lived + time.Duration(early*float64(max(sc.ScrapeInterval, sc.RuleInterval)))
-	scraped := 0
-	for _, t := range p.host.set.Targets {
-		if t.Job != targets.Churning {
-			scraped++
-		}
+	scrapes := int(lived / sc.ScrapeInterval)
+	if p.Restart != "" { // The first may be a whole interval after the start.
+		scrapes--
 	}
 	vars := strings.NewReplacer(
-		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(scraped), "$lasting", lasting,
-		"$scrapes", strconv.Itoa(int(lived/sc.ScrapeInterval)), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
+		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Exploding)), "$lasting", lasting,
+		"$scrapes", strconv.Itoa(scrapes), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
 		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatFloat(p.result.figures["over-rest-bytes"], 'f', -1, 64),
 	)
 	for name, query := range stored {

@@ -22,9 +22,6 @@ const Word = "clients"
 // RunChild is the clients' process: it reads a Config from in, runs until its end
 // or that of in, and writes the Result to out.
 func RunChild(in io.Reader, out io.Writer) error {
-	if err := giveWay(); err != nil {
-		return fmt.Errorf("lowering the priority: %w", err)
-	}
 	dec := json.NewDecoder(in)
 	var c Config
 	if err := dec.Decode(&c); err != nil {
@@ -51,8 +48,7 @@ func RunInChild(ctx context.Context, c Config) (result Result, err error) {
 	// The parent-death signal is sent when the starting thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command(self, Word)
-	cmd.Args[0] = "oomstorm" // Tests run this program under another file's name.
+	cmd := exec.Command("chrt", "--idle", "0", self, Word)
 	cmd.SysProcAttr, cmd.Stderr = proc.ChildAttr(), os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -241,11 +240,12 @@ func trickle(ctx context.Context, body io.Reader, limit *rate.Limiter) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
-			err = limit.WaitN(ctx, n)
-		}
 		if err != nil {
 			return err
+		}
+		if limit.WaitN(ctx, n) != nil { // It will be too late.
+			<-ctx.Done()
+			return ctx.Err()
 		}
 	}
 }
@@ -278,12 +278,12 @@ func (s *clients) dashboards(ctx context.Context, through func()) {
 	list := panels(s.Phase.Dashboards, s.Expressions)
 	begin := time.Now()
 	var asking sync.WaitGroup
-	next := make(chan panel)
+	next := make(chan family.Family)
 	for range d.Clients {
 		asking.Go(func() {
 			buf := make([]byte, readBuffer)
-			for p := range next {
-				s.look(ctx, p, buf)
+			for f := range next {
+				s.look(ctx, f, buf)
 			}
 		})
 	}
@@ -310,11 +310,10 @@ func (s *clients) dashboards(ctx context.Context, through func()) {
 }
 
 // look asks for one panel.
-func (s *clients) look(ctx context.Context, p panel, buf []byte) {
+func (s *clients) look(ctx context.Context, f family.Family, buf []byte) {
 	var status int
 	var retry string
 	begin := time.Now()
-	f := p.family()
 	over := roundTrip(func(req *http.Request) (*http.Response, error) {
 		res, err := s.fast.RoundTrip(req)
 		if err == nil {
@@ -342,43 +341,37 @@ type roundTrip func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// panel is an expression of a dashboard, as of now or over the last hour.
-type panel struct {
-	expr   string
-	ranged bool
-}
-
-func panels(d *scenario.Dashboards, expressions []string) (list []panel) {
+// panels are what dashboards ask: each expression as of now, and over the last hour.
+func panels(d *scenario.Dashboards, expressions []string) (list []family.Family) {
+	query := func(path, expr string) family.Family {
+		expr = strings.ReplaceAll(uncommented(expr), "{{", `{{"{{"}}`)
+		f := family.Family{Path: path, Params: map[string]string{"query": expr}}
+		if path == "/api/v1/query_range" {
+			f.Params["start"], f.Params["end"], f.Params["step"] = `{{ago "1h"}}`, `{{ago "0s"}}`, "15"
+		}
+		return f
+	}
 	if d.Expressions {
 		for _, e := range expressions {
-			list = append(list, panel{e, false}, panel{e, true})
+			list = append(list, query("/api/v1/query", e), query("/api/v1/query_range", e))
 		}
 	}
 	if d.Buckets {
 		for _, q := range []string{"0.5", "0.95", "0.99"} {
-			for _, by := range []string{"verb", "resource", "instance"} {
-				list = append(list, panel{"histogram_quantile(" + q + ", sum by (le, " + by + ") (rate(apiserver_request_duration_seconds_bucket[5m])))", true})
+			for _, by := range []string{"le", "le, verb", "le, resource", "le, instance"} {
+				list = append(list, query("/api/v1/query_range", "histogram_quantile("+q+", sum by ("+by+") (rate(apiserver_request_duration_seconds_bucket[5m])))"))
 			}
 		}
-		list = append(list, panel{`histogram_quantile(0.99, sum by (le) (rate({le!=""}[5m])))`, true})
 	}
-	return slices.Clip(list)
+	return list
 }
 
-func (p panel) family() family.Family {
-	escaped := strings.NewReplacer("{{", `{{"{{"}}`, "\n", " ").Replace(uncommented(p.expr))
-	if !p.ranged {
-		return family.Family{Path: "/api/v1/query", Params: map[string]string{"query": escaped}}
-	}
-	return family.Family{Path: "/api/v1/query_range", Params: map[string]string{"query": escaped, "start": `{{ago "1h"}}`, "end": `{{ago "0s"}}`, "step": "15"}}
-}
-
-// uncommented is an expression that can stand in one line.
+// uncommented is an expression in one line.
 func uncommented(expr string) string {
 	var out strings.Builder
 	for line := range strings.Lines(expr) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-			out.WriteString(line)
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
+			out.WriteString(line + " ")
 		}
 	}
 	return out.String()

@@ -35,14 +35,12 @@ const (
 	maxGap = 10 * time.Second
 )
 
-// Target is one of a Set.
-type Target struct{ Job, Path string }
-
 // Set is all targets. Its methods may be used concurrently.
 type Set struct {
 	// Addr is where the targets are.
-	Addr    string
-	Targets []Target
+	Addr string
+	// Jobs are the paths of the targets.
+	Jobs map[string][]string
 
 	server *http.Server
 	done   chan struct{}
@@ -63,7 +61,7 @@ func Serve(steady, churning int) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Addr: l.Addr().String(), done: make(chan struct{}), clockAt: time.Now()}
+	s := &Set{Addr: l.Addr().String(), Jobs: map[string][]string{Exploding: {"/" + Exploding}}, done: make(chan struct{}), clockAt: time.Now()}
 	mux := http.NewServeMux()
 	for job, cfg := range map[string]kubelike.Config{
 		Steady: {Series: steady, Start: time.Now()}, Churning: {Series: churning, Churn: 1, Seed: 1, Start: time.Now()},
@@ -79,11 +77,10 @@ func Serve(steady, churning int) (*Set, error) {
 		}
 		for _, t := range cluster.Targets() {
 			path := "/" + job + "/" + t.Pool + "/" + t.Labels.Get(model.InstanceLabel)
-			s.Targets = append(s.Targets, Target{job, path})
+			s.Jobs[job] = append(s.Jobs[job], path)
 			mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _ = t.WriteText(w, clock()) }) // A scraper may leave.
 		}
 	}
-	s.Targets = append(s.Targets, Target{Exploding, "/" + Exploding})
 	mux.HandleFunc("GET /"+Exploding, s.serveExploding)
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -91,6 +88,14 @@ func Serve(steady, churning int) (*Set, error) {
 		_ = s.server.Serve(l) // It ends when it is closed.
 	}()
 	return s, nil
+}
+
+// Len is how many targets jobs have.
+func (s *Set) Len(jobs ...string) (n int) {
+	for _, job := range jobs {
+		n += len(s.Jobs[job])
+	}
+	return n
 }
 
 // Close stops serving.
