@@ -92,7 +92,7 @@ func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (
 	}
 	r := rand.New(rand.NewPCG(o.seed, 0))
 	p, bred := &grammar.Population{}, map[string]measured{}
-	for tried := 0; tried < o.tries; {
+	for tried := 0; tried < o.tries && ctx.Err() == nil; {
 		g := p.Next(r)
 		f, ok := g.Family(fmt.Sprintf("found-%d", tried))
 		if !ok {
@@ -100,6 +100,9 @@ func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (
 		}
 		tried++
 		m, err := s.measure(ctx, o, f)
+		if ctx.Err() != nil {
+			break // What was found is worth to be known.
+		}
 		if err != nil {
 			return nil, err
 		}
