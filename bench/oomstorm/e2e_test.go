@@ -167,7 +167,7 @@ func TestTheSearchPrintsFamiliesToPaste(t *testing.T) {
 	binary := prometheus(t)
 	var stdout, stderr bytes.Buffer
 	err := execute(t.Context(), []string{
-		"search", "--binary=patched=" + binary, "--series=5000", "--limit=1GiB", "--families=series", "--families=query-buckets", "--tries=5", "--top=4", "--tmp-dir=" + t.TempDir(),
+		"search", "--binary=patched=" + binary, "--series=5000", "--limit=1GiB", "--families=series", "--families=query-buckets", "--tries=2", "--timeout=2s", "--top=4", "--tmp-dir=" + t.TempDir(),
 	}, &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	var found []family.Family

@@ -111,7 +111,7 @@ type limitValue struct{ *limit.Spec }
 
 func (v limitValue) Set(s string) error { return v.UnmarshalText([]byte(s)) }
 
-func (v limitValue) String() string { return "" }
+func (limitValue) String() string { return "" }
 
 func (o *searchOptions) check() error {
 	switch {

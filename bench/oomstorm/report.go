@@ -21,6 +21,9 @@ import (
 	"github.com/promguard/promguard/internal/cli"
 )
 
+// lastLines of a log are shown of a server that has ended.
+const lastLines = 3
+
 // writeBench writes all figures in Go's benchmark format.
 func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
 	w := benchfmt.NewWriter(out)
@@ -82,11 +85,12 @@ func judge(out io.Writer, s *scenario.Scenario, results []result) error {
 			if e.Binary != "" && e.Binary != r.binary.Name {
 				continue
 			}
-			why, ok := e.Times, true
-			if other := find(results, e.Times); e.Times != "" && other == nil {
-				fmt.Fprintf(out, "not checked: %s: no binary is called %s\n", e.Name, why)
+			other := find(results, e.Times)
+			if e.Times != "" && other == nil {
+				fmt.Fprintf(out, "not checked: %s: no binary is called %s\n", e.Name, e.Times)
 				continue
-			} else if why, ok = check(e, r, other); ok {
+			}
+			if why, ok := check(e, r, other); ok {
 				met++
 			} else {
 				unmet = append(unmet, fmt.Sprintf("UNMET: %s (%s): %s", e.Name, r.binary.Name, why))
@@ -217,7 +221,7 @@ func writeEnd(out io.Writer, r result) {
 		}
 	}
 	fmt.Fprintf(out, "%s ended %s: %s; cut:%s\n", r.binary.Name, where, r.ended, cut)
-	for _, line := range r.lastWords {
+	for _, line := range r.lastWords[max(0, len(r.lastWords)-lastLines):] {
 		fmt.Fprintln(out, "  "+line)
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	_ "embed"
-
 	"github.com/prometheus/common/model"
 
 	"github.com/promguard/promguard/bench/internal/binary"
@@ -272,7 +270,7 @@ func (p *phase) watch(ctx context.Context) {
 }
 
 // follow looks at what the server says of itself while the phase lasts, and ends it
-// when all is back, if that is asked for.
+// when what it is to last until has come.
 func (p *phase) follow(ctx context.Context, end func()) {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
@@ -288,8 +286,11 @@ func (p *phase) follow(ctx context.Context, end func()) {
 			named = true
 			p.set("culprit-sec", time.Since(p.start).Seconds())
 		}
-		if p.UntilBack && p.isBack(ctx, state) {
+		switch {
+		case p.Until == scenario.Back && p.isBack(ctx, state):
 			p.set("back-sec", time.Since(p.start).Seconds())
+			end()
+		case p.Until == scenario.Compacted && p.isCompacted(ctx):
 			end()
 		}
 		if round%sayPeriod == 0 {
@@ -321,6 +322,12 @@ func (p *phase) isBack(ctx context.Context, state string) bool {
 	}
 	up, err := p.query(ctx, "sum(up)", time.Now())
 	return err == nil && int(up) == p.host.set.Len(targets.Steady, targets.Churning, targets.Exploding)+1
+}
+
+func (p *phase) isCompacted(ctx context.Context) bool {
+	const total = "sum(prometheus_tsdb_compactions_total"
+	n, err := p.query(ctx, total+") - "+total+" @ "+family.Seconds(p.start)+")", time.Now())
+	return err == nil && n > 0
 }
 
 func (p *phase) addProbes(r probe.Result) {
@@ -404,6 +411,9 @@ func (p *phase) askStored(ctx context.Context) {
 		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatFloat(p.result.figures["over-rest-bytes"], 'f', -1, 64),
 	)
 	for name, query := range stored {
+		if name == "compactions" && !p.Compact {
+			continue
+		}
 		if v, err := p.insist(ctx, vars.Replace(query)); err == nil {
 			p.set(name, v)
 		} else if name != "over-rest-of-budget" { // Which not every server has.

@@ -141,7 +141,7 @@ func (s *session) measure(ctx context.Context, o searchOptions, f family.Family)
 	}
 	s.ResetPeak()
 	begin := time.Now()
-	m.outcome = s.exchange(req, o.timeout)
+	m.outcome = exchange(req, o.timeout)
 	m.took = time.Since(begin)
 	if ctx.Err() != nil {
 		return m, context.Cause(ctx)
@@ -175,7 +175,7 @@ func (s *session) calm(ctx context.Context) error {
 }
 
 // exchange makes a request, reads the answer to its end, and names what came of it.
-func (s *session) exchange(req *http.Request, timeout time.Duration) string {
+func exchange(req *http.Request, timeout time.Duration) string {
 	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	res, err := client.Do(req)
 	if err == nil {

@@ -149,10 +149,10 @@ func (s *clients) storm(ctx context.Context, families []family.Family, r *rand.R
 			outcome = Left
 		}
 		s.mu.Lock()
-		if s.Result.Storm[f.Name] == nil {
-			s.Result.Storm[f.Name] = Outcomes{}
+		if s.Storm[f.Name] == nil {
+			s.Storm[f.Name] = Outcomes{}
 		}
-		s.Result.Storm[f.Name][outcome]++
+		s.Storm[f.Name][outcome]++
 		s.mu.Unlock()
 		if outcome == Refused {
 			think = refusedPause

@@ -81,7 +81,7 @@ func Write(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{o: o, wal: wal, next: 1}
+	w := &writer{o: o, wal: wal, ref: 1}
 	return errors.Join(w.write(ctx, cluster), wal.Close())
 }
 
@@ -98,7 +98,7 @@ type writer struct {
 	wal      *wlog.WL
 	enc      record.Encoder
 	entities []entity
-	next     chunks.HeadSeriesRef
+	ref      chunks.HeadSeriesRef // of the next series
 	buckets  int
 	traced   []chunks.HeadSeriesRef // every tenth bucket, for exemplars
 
@@ -112,13 +112,7 @@ func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
 	if err := w.logSeries(ctx, cluster); err != nil {
 		return err
 	}
-	for at, next := w.o.Old, w.o.Old; !at.After(w.o.To); at = next {
-		if next = at.Add(oldStep); next.After(w.o.From) {
-			next = at.Add(Step)
-			if at.Before(w.o.From) {
-				next = w.o.From
-			}
-		}
+	for at := w.o.Old; !at.After(w.o.To); at = w.next(at) {
 		for _, e := range w.entities {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -129,6 +123,17 @@ func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
 		}
 	}
 	return w.logExemplars()
+}
+
+// next is the time of the samples after those of a time.
+func (w *writer) next(at time.Time) time.Time {
+	if !at.Before(w.o.From) {
+		return at.Add(Step)
+	}
+	if next := at.Add(oldStep); next.Before(w.o.From) {
+		return next
+	}
+	return w.o.From
 }
 
 // logSeries logs the cluster's series, and then those of one API server after
@@ -164,7 +169,7 @@ func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error
 	return nil
 }
 
-func (w *writer) written() int { return int(w.next) - 1 }
+func (w *writer) written() int { return int(w.ref) - 1 }
 
 func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 	out := make([]labels.Labels, 0, len(ls))
@@ -180,17 +185,17 @@ func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 // logEntity logs the series of an entity, or as many as are still wanted.
 func (w *writer) logEntity(g *kubelike.Group, ls []labels.Labels) error {
 	ls = ls[:min(len(ls), w.o.Series-w.written())]
-	w.entities = append(w.entities, entity{group: g, first: w.next, size: len(ls)})
+	w.entities = append(w.entities, entity{group: g, first: w.ref, size: len(ls)})
 	w.series = w.series[:0]
 	for _, l := range ls {
 		if l.Has(labels.BucketLabel) {
 			if w.buckets%10 == 0 && len(w.traced) < maxExemplars {
-				w.traced = append(w.traced, w.next)
+				w.traced = append(w.traced, w.ref)
 			}
 			w.buckets++
 		}
-		w.series = append(w.series, record.RefSeries{Ref: w.next, Labels: l})
-		w.next++
+		w.series = append(w.series, record.RefSeries{Ref: w.ref, Labels: l})
+		w.ref++
 	}
 	w.buf = w.enc.Series(w.series, w.buf[:0])
 	return w.wal.Log(w.buf)

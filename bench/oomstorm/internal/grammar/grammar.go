@@ -29,11 +29,13 @@ type Genes struct {
 //go:embed grammar.yaml
 var text []byte
 
-// grammar is what genes pick from.
-var grammar = sync.OnceValue(func() (g struct {
+// choices are what genes pick from.
+type choices struct {
 	Selectors, Modifiers, Ranges, Wraps, Points []string
 	Requests                                    []family.Family
-}) {
+}
+
+var grammar = sync.OnceValue(func() (g choices) {
 	if err := yaml.Unmarshal(text, &g); err != nil {
 		panic(err) // A test reads it.
 	}

@@ -52,12 +52,19 @@ type Scenario struct {
 	Expect   []Expectation   `yaml:"expect"`
 }
 
+// What phases can last until.
+const (
+	Back      = "back"
+	Compacted = "compacted"
+)
+
 // Phase is what happens at the same time. Each has figures of its own.
 type Phase struct {
 	Name string        `yaml:"name"`
 	For  time.Duration `yaml:"for"`
-	// UntilBack ends the phase when the server is as it was at rest.
-	UntilBack bool `yaml:"until_back"`
+	// Until ends the phase before its time: when the server is as it was at rest
+	// (back), or when the head was compacted (compacted).
+	Until string `yaml:"until"`
 	// Restart ends the server at the phase's begin, and starts it again on its
 	// data, under the same limit: kill or term.
 	Restart string `yaml:"restart"`
@@ -273,9 +280,9 @@ func (s *Scenario) check() error {
 		seen[ph.Name] = true
 		// The data are such that a head can be compacted at one time only.
 		if ph.Compact && early {
-			p.add("phase %s: only one phase can compact, and none before it can have until_back or rounds", ph.Name)
+			p.add("phase %s: only one phase can compact, and none before it can have until or rounds", ph.Name)
 		}
-		early = early || ph.Compact || ph.UntilBack || ph.Dashboards != nil && ph.Dashboards.Rounds > 0
+		early = early || ph.Compact || ph.Until != "" || ph.Dashboards != nil && ph.Dashboards.Rounds > 0
 		s.checkPhase(&p, ph)
 	}
 	p.duration("the phases together", s.Span(), 0, maxSpan)
@@ -290,6 +297,9 @@ func (s *Scenario) checkPhase(p *problems, ph *Phase) {
 	p.duration(in+"for", ph.For, time.Second, maxSpan)
 	if !slices.Contains([]string{"", "kill", "term"}, ph.Restart) {
 		p.add("%srestart must be kill or term, got %q", in, ph.Restart)
+	}
+	if !slices.Contains([]string{"", Back, Compacted}, ph.Until) {
+		p.add("%suntil must be back or compacted, got %q", in, ph.Until)
 	}
 	p.within(in+"explode", float64(ph.Explode), 0, 1e6)
 	p.within(in+"churn", ph.Churn, 0, 3600)

@@ -37,7 +37,9 @@ func TestTargetsStayChurnAndExplode(t *testing.T) {
 		return names
 	}
 	require.Equal(t, len(s.Jobs[Steady])+1, s.Len(Steady, Exploding))
-	require.Equal(t, scrape(s.Jobs[Steady][0]), scrape(s.Jobs[Steady][0]))
+	steady := scrape(s.Jobs[Steady][0])
+	require.NotEmpty(t, steady)
+	require.Equal(t, steady, scrape(s.Jobs[Steady][0]))
 
 	pods := s.Jobs[Churning][slices.IndexFunc(s.Jobs[Churning], func(p string) bool { return strings.Contains(p, "cadvisor") })]
 	before := scrape(pods)
