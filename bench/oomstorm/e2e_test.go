@@ -145,7 +145,7 @@ exec %[1]s "$@"
 	requireEmpty(t, tmp)
 	require.Contains(t, stderr.String(), "dying ended in storm: signal killed;")
 	require.Contains(t, stderr.String(), "UNMET: it lives (dying): alive in storm is 0, less than 1")
-	require.Contains(t, stderr.String(), "UNMET: it gets there (dying): not measured")
+	require.Contains(t, stderr.String(), "UNMET: it gets there (dying): alive in never is 0, less than 1")
 	lived := figure(t, &stdout, "lived-sec")
 	require.Len(t, lived, 2)
 	require.Less(t, lived["Oomstorm/phase=storm/binary=dying"], 30.0)

@@ -137,5 +137,5 @@ func printScenario(w io.Writer, name string) error {
 	if err == nil {
 		_, err = w.Write(text)
 	}
-	return err
+	return cli.Misuse(err)
 }

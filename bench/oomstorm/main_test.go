@@ -63,7 +63,7 @@ func two() []result {
 				name: "storm", figures: map[string]float64{"alive": 0, "over-rest-bytes": 151 << 20, "dashboards-sec": 10},
 				families: map[string]clients.Outcomes{"series": {clients.Cut: 2}, "labels": {"200": 1}},
 			}},
-			ended: "signal killed", lastWords: []string{"a last word"},
+			ended: "signal killed", endedIn: "storm", lastWords: []string{"a last word"},
 		},
 		{
 			binary: binary.Binary{Name: "patched"}, rest: 100 << 20,
@@ -87,7 +87,7 @@ func TestExpectationsThatAreNotMetAreListed(t *testing.T) {
 		{"{name: x, binary: patched, figure: alive, at_least: 1}", ""},
 		{"{name: x, binary: upstream, phase: storm, figure: alive, at_most: 0}", ""},
 		{"{name: x, figure: alive, at_least: 1}", "x (upstream): alive in storm is 0, less than 1"},
-		{"{name: x, binary: upstream, phase: after, figure: alive, at_least: 1}", "x (upstream): not measured"},
+		{"{name: x, binary: upstream, phase: after, figure: peak-bytes, at_least: 1}", "x (upstream): not measured"},
 		{"{name: x, binary: patched, figure: over-rest-bytes, at_most: 20971520}", "x (patched): over-rest-bytes in storm is 30 MiB, more than 20 MiB"},
 		{"{name: x, binary: patched, figure: slow-cut, at_most: 0}", "x (patched): not measured"},
 		{"{name: x, binary: patched, phase: after, query: up, at_least: 3}", ""},

@@ -211,16 +211,15 @@ func writeEnd(out io.Writer, r result) {
 	if r.ended == "" {
 		return
 	}
-	where, cut := "before the first phase", ""
-	if n := len(r.phases); n > 0 {
-		where = "in " + r.phases[n-1].name
-		for _, name := range slices.Sorted(maps.Keys(r.phases[n-1].families)) {
-			if r.phases[n-1].families[name][clients.Cut] > 0 {
+	cut := ""
+	for _, p := range r.phases {
+		for _, name := range slices.Sorted(maps.Keys(p.families)) {
+			if p.name == r.endedIn && p.families[name][clients.Cut] > 0 {
 				cut += " " + name
 			}
 		}
 	}
-	fmt.Fprintf(out, "%s ended %s: %s; cut:%s\n", r.binary.Name, where, r.ended, cut)
+	fmt.Fprintf(out, "%s ended in %s: %s; cut:%s\n", r.binary.Name, r.endedIn, r.ended, cut)
 	for _, line := range r.lastWords[max(0, len(r.lastWords)-lastLines):] {
 		fmt.Fprintln(out, "  "+line)
 	}

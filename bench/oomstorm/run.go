@@ -66,13 +66,15 @@ type runOptions struct {
 	expressions string
 }
 
-// result is what came of one binary. One that ended early has fewer phases.
+// result is what came of one binary. One that ended early is not alive in the phases
+// that it did not reach, and has no other figures of them.
 type result struct {
 	binary      binary.Binary
 	rest, limit int64
 	limitBy     string
 	phases      []phaseResult
-	ended       string // how, if it did unasked
+	ended       string // how, if it did unasked, and where
+	endedIn     string
 	lastWords   []string
 }
 
@@ -134,10 +136,13 @@ func runBinary(ctx context.Context, h *host, b binary.Binary, expressions []stri
 		return r, err // It does not even start without the limit.
 	}
 	r = result{binary: b, rest: s.rest, limit: h.limit, limitBy: s.limitBy}
+	r.endedIn = "its start under the limit"
 	for _, ph := range h.scenario.Phases {
 		if ended != nil {
-			break
+			r.phases = append(r.phases, phaseResult{name: ph.Name, figures: map[string]float64{"alive": 0}})
+			continue
 		}
+		r.endedIn = ph.Name
 		p := &phase{session: s, Phase: ph, expressions: expressions}
 		p.result = phaseResult{name: ph.Name, figures: map[string]float64{}, queries: map[string]float64{}}
 		if err := p.run(ctx); err != nil {
