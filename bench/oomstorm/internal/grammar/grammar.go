@@ -132,8 +132,7 @@ func (p *Population) Next(r *rand.Rand) Genes {
 	return p.Best[r.IntN(len(p.Best))].Genes.Mutate(r)
 }
 
-// Add keeps what was found if it is among the best of its kind: of requests whose
-// endpoint and outermost function are the same, one.
+// Add keeps what was found if it is the best of its kind, and that among the best.
 func (p *Population) Add(f Found) {
 	same := slices.IndexFunc(p.Best, func(o Found) bool { return o.Genes.kind() == f.Genes.kind() })
 	switch {
@@ -146,8 +145,12 @@ func (p *Population) Add(f Found) {
 	p.Best = p.Best[:min(len(p.Best), population)]
 }
 
+// kind is the endpoint, and for one that evaluates the outermost function.
 func (g Genes) kind() string {
 	f, _ := g.Family("")
+	if !strings.HasPrefix(f.Path, "/api/v1/query") {
+		return f.Path
+	}
 	outer := -g.Range
 	if len(g.Wraps) > 0 {
 		outer = g.Wraps[len(g.Wraps)-1] + 1
