@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,8 +285,8 @@ func (p *phase) follow(ctx context.Context, end func()) {
 		case <-ctx.Done():
 			return
 		}
-		state, newSeries := p.status(ctx)
-		if p.Explode > 0 && !named && bytes.Contains(newSeries, []byte(`"`+targets.Exploding+`"`)) {
+		state, culprit := p.status(ctx)
+		if p.Explode > 0 && !named && culprit == targets.Exploding {
 			named = true
 			p.set("culprit-sec", time.Since(p.start).Seconds())
 		}
@@ -305,18 +304,22 @@ func (p *phase) follow(ctx context.Context, end func()) {
 	}
 }
 
-// status is the memory's state and who causes new series, if the server tells.
-func (p *phase) status(ctx context.Context) (state string, newSeries []byte) {
+// status is the memory's state and the job that causes most of the new series, if
+// the server tells.
+func (p *phase) status(ctx context.Context) (state, culprit string) {
 	var answer struct {
 		Data struct {
 			Memory    struct{ State string }
-			NewSeries json.RawMessage
+			NewSeries struct{ Culprits []struct{ Job string } }
 		}
 	}
 	if b, err := p.Get(ctx, "/api/v1/status/guard"); err != nil || json.Unmarshal(b, &answer) != nil {
-		return "", nil
+		return "", ""
 	}
-	return answer.Data.Memory.State, answer.Data.NewSeries
+	if c := answer.Data.NewSeries.Culprits; len(c) > 0 {
+		culprit = c[0].Job
+	}
+	return answer.Data.Memory.State, culprit
 }
 
 // isBack says whether everything is as at rest: the memory's state, or where there

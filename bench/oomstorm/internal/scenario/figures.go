@@ -45,7 +45,7 @@ var Figures = []Figure{
 	{Name: "slow-cut", Help: "that the server cut"},
 	{Name: "idle-connections", Higher: true, Help: "open at the end"},
 	{Name: "exploded", Help: "new series that the exploding target has exposed"},
-	{Name: "culprit-sec", Help: "until /api/v1/status/guard named its job under newSeries"},
+	{Name: "culprit-sec", Help: "until /api/v1/status/guard named its job as the first culprit"},
 	{Name: "compactions", Higher: true, Help: "of the head"},
 	{Name: "ended-sec", Help: "from the signal to the process's end"},
 	{Name: "ready-sec", Help: "from the start to being ready"},
