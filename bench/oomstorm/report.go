@@ -46,11 +46,11 @@ func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
 		set("limit-"+name, r.limitBy)
 	}
 	for _, f := range scenario.Figures {
-		if !slices.ContainsFunc(results, func(r result) bool { return r.measured(f.Name) }) {
+		if !slices.ContainsFunc(results, func(r result) bool { return r.measured(f) }) {
 			continue
 		}
-		better := map[bool]string{true: "higher", false: "lower"}[f.Higher]
-		if err := w.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: f.Name, Key: "better"}, OrigUnit: f.Name, Value: better}); err != nil {
+		better := map[bool]string{true: "higher", false: "lower"}[scenario.HigherIsBetter(f)]
+		if err := w.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: f, Key: "better"}, OrigUnit: f, Value: better}); err != nil {
 			return err
 		}
 	}
@@ -58,8 +58,8 @@ func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
 		for _, p := range r.phases {
 			line := &benchfmt.Result{Config: config, Name: benchfmt.Name("Oomstorm/phase=" + p.name + "/binary=" + r.binary.Name), Iters: 1}
 			for _, f := range scenario.Figures {
-				if v, ok := p.figures[f.Name]; ok {
-					line.Values = append(line.Values, benchfmt.Value{Value: v, Unit: f.Name})
+				if v, ok := p.figures[f]; ok {
+					line.Values = append(line.Values, benchfmt.Value{Value: v, Unit: f})
 				}
 			}
 			if err := w.Write(line); err != nil {
@@ -189,15 +189,15 @@ func writeTable(out io.Writer, s *scenario.Scenario, results []result) error {
 	for _, p := range s.Phases {
 		for _, f := range scenario.Figures {
 			worth := slices.ContainsFunc(results, func(r result) bool {
-				v, ok := r.figure(p.Name, f.Name)
-				return ok && !f.Detail && (v != 0 || f.Higher)
+				v, ok := r.figure(p.Name, f)
+				return ok && scenario.InTable(f) && (v != 0 || scenario.HigherIsBetter(f))
 			})
 			if !worth { // Or nobody has anything but 0 of what would better be less.
 				continue
 			}
-			row(p.Name+" "+f.Name, func(r result) string {
-				if v, ok := r.figure(p.Name, f.Name); ok {
-					return format(f.Name, v)
+			row(p.Name+" "+f, func(r result) string {
+				if v, ok := r.figure(p.Name, f); ok {
+					return format(f, v)
 				}
 				return "-"
 			})
@@ -211,15 +211,15 @@ func writeEnd(out io.Writer, r result) {
 	if r.ended == "" {
 		return
 	}
-	cut := ""
+	var cut []string
 	for _, p := range r.phases {
 		for _, name := range slices.Sorted(maps.Keys(p.families)) {
 			if p.name == r.endedIn && p.families[name][clients.Cut] > 0 {
-				cut += " " + name
+				cut = append(cut, name)
 			}
 		}
 	}
-	fmt.Fprintf(out, "%s ended in %s: %s; cut:%s\n", r.binary.Name, r.endedIn, r.ended, cut)
+	fmt.Fprintf(out, "%s ended in %s: %s; cut: %s\n", r.binary.Name, r.endedIn, r.ended, strings.Join(cut, " "))
 	for _, line := range r.lastWords[max(0, len(r.lastWords)-lastLines):] {
 		fmt.Fprintln(out, "  "+line)
 	}

@@ -340,11 +340,11 @@ func (e *Expectation) check(p *problems, i int, phases map[string]bool) {
 	if e.AtLeast == nil && e.AtMost == nil {
 		p.add("%sat_least or at_most is missing", in)
 	}
-	switch names := FigureNames(); {
+	switch {
 	case (e.Figure == "") == (e.Query == ""):
 		p.add("%sit needs either a figure or a query", in)
-	case e.Figure != "" && !slices.Contains(names, e.Figure):
-		p.add("%sthere is no figure %q%s", in, e.Figure, didyoumean.Hint(e.Figure, names))
+	case e.Figure != "" && !slices.Contains(Figures, e.Figure):
+		p.add("%sthere is no figure %q%s", in, e.Figure, didyoumean.Hint(e.Figure, Figures))
 	case e.Query != "":
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(e.Query); err != nil {
 			p.add("%squery: %w", in, err)

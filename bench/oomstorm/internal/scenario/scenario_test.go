@@ -33,7 +33,7 @@ func TestEveryShippedScenarioIsValidAndDocumented(t *testing.T) {
 		requireDocumented(t, name)
 	}
 	for _, f := range Figures {
-		requireDocumented(t, f.Name)
+		requireDocumented(t, f)
 	}
 	list, err := Expressions("")
 	require.NoError(t, err)
