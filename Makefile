@@ -195,7 +195,7 @@ bench-walreplay: prometheus walreplay
 	$(BIN)/walreplay run --wal $(BENCH_WAL) --gomaxprocs 2,128 --count 6 \
 		--binary auto=$(BIN)/prometheus --binary 'off=$(BIN)/prometheus --guard.wal-replay-gomaxprocs=off'
 
-## bench-oomstorm: whether upstream and the patched Prometheus survive a storm of reads under a limit of memory; OOMSTORM_ARGS are further flags
+## bench-oomstorm: whether upstream and the patched Prometheus keep what the scenario contract expects under a limit of memory; OOMSTORM_ARGS are further flags, such as --scenario=small
 .PHONY: bench-oomstorm
 OOMSTORM_ARGS ?=
 bench-oomstorm: stock prometheus oomstorm

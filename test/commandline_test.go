@@ -34,8 +34,9 @@ var wrongValues = map[string]struct{ args, says string }{
 	"walreplay floor":          {"--wal=x --format=pdf", "enum value must be one of table,benchfmt"},
 	"walreplay verify":         {"--wal=x --binary=./a", "--binary"},
 	"walreplay list":           {"--objstore.timeout=long", `invalid duration "long"`},
-	"oomstorm run":             {"--binary=./p --limit=lots", "--limit: "},
-	"oomstorm one":             {"--binary=./p --request=everything", "--request: "},
+	"oomstorm run":             {"--binary=./p --scenario=everything", `"everything" is neither a file nor one of`},
+	"oomstorm search":          {"--binary=./p --families=everything", `no family is called "everything"`},
+	"oomstorm scenario":        {"everything", `"everything" is neither a file nor one of`},
 	"demo":                     {"--scrape-interval=1ms", "--scrape-interval must be 1s or more, got 1ms"},
 }
 

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
 
-	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
+	"github.com/promguard/promguard/bench/oomstorm/internal/family"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // prometheus is the path of the Prometheus to test with: PROMGUARD_BIN names
@@ -32,53 +33,59 @@ func prometheus(t *testing.T) string {
 	return path
 }
 
-// measured runs a command that prints JSON.
-func measured[T any](t *testing.T, args ...string) (results []T) {
+func write(t *testing.T, name, text string) string {
 	t.Helper()
-	tmp := t.TempDir()
-	var stdout, stderr bytes.Buffer
-	err := execute(t.Context(), append(args, "--tmp-dir="+tmp, "--series=5000", "--format=json"), &stdout, &stderr)
-	require.NoError(t, err, stderr.String())
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
-	entries, err := os.ReadDir(tmp)
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o777))
+	return file
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
-	return results
 }
 
-func TestSmallStormOnARealPrometheusIsMeasuredInFull(t *testing.T) {
+func TestTheSmallScenarioOnARealPrometheusIsMeasuredInFull(t *testing.T) {
 	binary := prometheus(t)
 	defer goleak.VerifyNone(t)
-	r := measured[stormResult](t, "run", "--binary=patched="+binary, "--limit=2GiB", "--clients=4", "--duration=3s", "--baseline=1s",
-		"--scrape-interval=500ms", "--rule-interval=500ms", "--settle-timeout=1s", "--rest-period=1s")[0]
-	require.True(t, r.Survived, r.How)
-	require.InDelta(t, 3, r.Lived, 1e-9)
-	require.EqualValues(t, 2<<30, r.Limit)
-	require.Equal(t, "1843 MiB", r.GOMemLimit, "0.9 of the limit, whatever enforces it")
-	require.Greater(t, r.Rest, int64(20<<20))
-	require.GreaterOrEqual(t, r.Peak.HWM, r.Peak.Anon)
-	require.GreaterOrEqual(t, r.Scrapes.Expected, 20)
-	require.GreaterOrEqual(t, r.Rules.Expected, 4)
-	require.Zero(t, r.RuleFailures)
-	require.Zero(t, r.Meanwhile.Query.Failed+r.Meanwhile.Health.Failed+r.Unloaded.Query.Failed)
-	require.Positive(t, r.Meanwhile.Query.P99)
-	require.NotNil(t, r.Terminated)
-	answered := 0
-	for kind, a := range r.Answers {
-		answered += a.Outcomes["200"]
-		require.Zero(t, a.Outcomes["400"]+a.Outcomes["404"]+a.Outcomes["405"]+a.Outcomes["415"], "%s: %v", kind, a.Outcomes)
+	tmp := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	err := execute(t.Context(), []string{"run", "--scenario=small", "--binary=patched=" + binary, "--tmp-dir=" + tmp}, &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+	requireEmpty(t, tmp)
+	of := func(phase, name string) float64 {
+		t.Helper()
+		v, ok := figure(t, &stdout, name)["Oomstorm/phase="+phase+"/binary=patched"]
+		require.True(t, ok, "%s has no %s", phase, name)
+		return v
 	}
-	require.Positive(t, answered)
+	require.InDelta(t, 3, of("calm", "lived-sec"), 2)
+	for _, name := range []string{"peak-of-limit", "over-rest-of-budget", "storm-answered", "dashboards-answered", "sum-up-p99-sec", "health-p99-sec", "metrics-p99-sec", "idle-connections"} {
+		require.Positive(t, of("storm", name), name)
+	}
+	for _, phase := range []string{"calm", "storm", "compaction", "explosion", "replay"} {
+		for _, name := range []string{"scrapes-missed", "samples-lost", "rules-missed", "rules-failed"} {
+			require.GreaterOrEqual(t, of(phase, name), 0.0)
+		}
+	}
+	require.Zero(t, of("calm", "samples-lost"))
+	require.Positive(t, of("compaction", "compactions"))
+	require.Positive(t, of("explosion", "exploded"))
+	require.Positive(t, of("replay", "ready-sec"))
+	require.Greater(t, of("replay", "restart-of-live"), 0.5)
 }
 
-// trigger calls a function when the storm has been announced.
+// trigger calls a function when a phase has been announced.
 type trigger struct {
 	bytes.Buffer
-	fire func() error
+	phase string
+	fire  func() error
 }
 
 func (w *trigger) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("storm of")) {
+	if bytes.Contains(b, []byte(": "+w.phase+", for")) {
 		if err := w.fire(); err != nil {
 			return 0, err
 		}
@@ -86,25 +93,33 @@ func (w *trigger) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
+const brief = `series: 5000
+limit: 2GiB
+scrape_interval: 200ms
+rule_interval: 200ms
+phases:
+- {name: calm, for: 1s}
+- {name: storm, for: 1m, storm: {clients: 4, families: [query-buckets, series]}}
+- {name: never, for: 1m}
+expect:
+- {name: it lives, figure: alive, at_least: 1}
+- {name: it gets there, phase: never, figure: alive, at_least: 1}
+`
+
 func TestInterruptInTheStormLeavesNothing(t *testing.T) {
 	binary := prometheus(t)
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	stderr := &trigger{fire: func() error {
+	stderr := &trigger{phase: "storm", fire: func() error {
 		time.AfterFunc(500*time.Millisecond, cancel)
 		return nil
 	}}
 	tmp := t.TempDir()
 	var stdout bytes.Buffer
-	err := execute(ctx, []string{
-		"run", "--binary=" + binary, "--series=5000", "--limit=2GiB", "--clients=4", "--duration=1m", "--baseline=1s", "--rest-period=1s",
-		"--scrape-interval=200ms", "--rule-interval=200ms", "--tmp-dir=" + tmp,
-	}, &stdout, stderr)
+	err := execute(ctx, []string{"run", "--scenario=" + write(t, "brief.yaml", brief), "--binary=" + binary, "--tmp-dir=" + tmp}, &stdout, stderr)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, stdout.String())
-	entries, err := os.ReadDir(tmp)
-	require.NoError(t, err)
-	require.Empty(t, entries)
+	requireEmpty(t, tmp)
 	left, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, file := range left {
@@ -116,72 +131,49 @@ func TestInterruptInTheStormLeavesNothing(t *testing.T) {
 func TestServerThatIsKilledIsReportedForTheTimeItLived(t *testing.T) {
 	t.Parallel()
 	binary := prometheus(t)
-	dir, tmp := t.TempDir(), t.TempDir()
-	now := filepath.Join(dir, "now")
-	stderr := &trigger{fire: func() error { return os.WriteFile(now, nil, 0o666) }}
-	dying := filepath.Join(dir, "dying")
-	script := fmt.Sprintf(`#!/bin/sh
+	tmp := t.TempDir()
+	now := filepath.Join(t.TempDir(), "now")
+	stderr := &trigger{phase: "storm", fire: func() error { return os.WriteFile(now, nil, 0o666) }}
+	dying := write(t, "dying", fmt.Sprintf(`#!/bin/sh
 [ "$1" = --version ] && exec %[1]s --version
 (exec 2>/dev/null; until test -e %[2]s; do sleep 0.1; done; sleep 1; kill -KILL $$) &
 exec %[1]s "$@"
-`, binary, now)
-	require.NoError(t, os.WriteFile(dying, []byte(script), 0o777))
-
+`, binary, now))
 	var stdout bytes.Buffer
-	err := execute(t.Context(), []string{
-		"run", "--binary=" + dying, "--series=5000", "--limit=off", "--clients=4", "--duration=1m", "--baseline=1s", "--rest-period=1s",
-		"--scrape-interval=200ms", "--rule-interval=200ms", "--tmp-dir=" + tmp, "--format=json",
-	}, &stdout, stderr)
-	require.NoError(t, err, stderr.String())
-	var results []stormResult
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
-	r := results[0]
-	require.False(t, r.Survived)
-	require.Equal(t, "signal killed", r.How)
-	require.InDelta(t, 2, r.Lived, 1.5)
-	require.NotEmpty(t, r.Log)
-	require.Positive(t, r.Peak.HWM)
-	require.Positive(t, r.Scrapes.Expected)
-	require.Less(t, r.Scrapes.Expected, 100, "only those of the time it lived")
-	require.Positive(t, r.Meanwhile.Query.Count)
-	require.Less(t, r.Meanwhile.Query.Max, 5.0, "its end is no slowness")
-	require.NotEmpty(t, r.Answers)
-	require.Nil(t, r.Terminated)
+	err := execute(t.Context(), []string{"run", "--scenario=" + write(t, "brief.yaml", brief), "--binary=" + dying, "--tmp-dir=" + tmp}, &stdout, stderr)
+	require.ErrorIs(t, err, cli.Exit(1), stderr.String())
+	requireEmpty(t, tmp)
+	require.Contains(t, stderr.String(), "dying ended in storm: signal killed;")
+	require.Contains(t, stderr.String(), "UNMET: it lives (dying): alive in storm is 0, less than 1")
+	require.Contains(t, stderr.String(), "UNMET: it gets there (dying): alive in never is 0, less than 1")
+	lived := figure(t, &stdout, "lived-sec")
+	require.Len(t, lived, 2)
+	require.Less(t, lived["Oomstorm/phase=storm/binary=dying"], 30.0)
+	require.Less(t, figure(t, &stdout, "sum-up-p99-sec")["Oomstorm/phase=storm/binary=dying"], 30.0, "its end is no slowness")
 }
 
 func TestLimitThatIsTooSmallToStartIsSaidToBeTheReason(t *testing.T) {
 	t.Parallel()
 	binary := prometheus(t)
-	for by, want := range map[string]string{
-		"watchdog": "signal killed, by the watchdog",
-		"cgroup":   "signal killed, by the kernel at the cgroup's limit",
-	} {
-		t.Run(by, func(t *testing.T) {
-			if c, err := limit.NewCgroup(1 << 30); err == nil {
-				require.NoError(t, c.Remove())
-			} else if by == "cgroup" {
-				t.Skip("no memory cgroup can be made here: ", err)
-			}
-			var out bytes.Buffer
-			err := execute(t.Context(), []string{
-				"run", "--binary=" + binary, "--series=5000", "--limit=12MiB", "--limit-by=" + by, "--tmp-dir=" + t.TempDir(),
-			}, &out, &out)
-			require.ErrorContains(t, err, "stopped before it was ready ("+want+")")
-		})
-	}
+	var out bytes.Buffer
+	tiny := write(t, "tiny.yaml", "series: 5000\nlimit: 12MiB\nphases: [{name: calm, for: 1s}]\n")
+	err := execute(t.Context(), []string{"run", "--scenario=" + tiny, "--binary=" + binary, "--tmp-dir=" + t.TempDir()}, &out, &out)
+	require.ErrorContains(t, err, "killed")
+	require.ErrorContains(t, err, "limit")
 }
 
-func TestSingleRequestOnARealPrometheusIsMeasured(t *testing.T) {
+func TestTheSearchPrintsFamiliesToPaste(t *testing.T) {
 	t.Parallel()
 	binary := prometheus(t)
-	r := measured[oneResult](t, "one", "--binary=patched="+binary, "--request=read-chunks", "--rest-period=1s")[0]
-	require.Equal(t, "200", r.Outcome)
-	require.Equal(t, "off", r.Limit)
-	require.Greater(t, r.Bytes, int64(100<<10))
-	require.Positive(t, r.FirstByte)
-	require.GreaterOrEqual(t, r.Total, r.FirstByte)
-	require.Positive(t, r.CPU)
-	require.GreaterOrEqual(t, r.CPU, r.CPUAfter)
-	require.GreaterOrEqual(t, r.Peak, r.Rest)
-	require.Empty(t, r.How)
+	var stdout, stderr bytes.Buffer
+	err := execute(t.Context(), []string{
+		"search", "--binary=patched=" + binary, "--series=5000", "--limit=1GiB", "--families=series", "--families=query-buckets", "--tries=2", "--timeout=2s", "--top=4", "--tmp-dir=" + t.TempDir(),
+	}, &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+	var found []family.Family
+	require.NoError(t, yaml.Unmarshal(stdout.Bytes(), &found), stdout.String())
+	require.Len(t, found, 4)
+	for _, f := range found {
+		require.NoError(t, f.Check())
+	}
 }

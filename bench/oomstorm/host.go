@@ -5,198 +5,193 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
+	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
 )
 
 const (
-	// before and after are how far the samples reach that every series has when
-	// its server starts, beyond the time that is measured.
-	before = 5 * time.Minute
-	after  = 10 * time.Minute
+	// after is how far the samples reach that every series has when its server
+	// starts, beyond the time that is measured.
+	after = 10 * time.Minute
+	// A head is compacted when it is longer than headSpan. The samples begin so
+	// early that one of ahead of the time, which is as far as a server takes any,
+	// makes it as long when the compaction is due, even if the starts take ahead.
+	headSpan = 3 * time.Hour
+	ahead    = 10*time.Minute - 15*time.Second
 
-	// Memory is at rest when it has not fallen by restShare for a while, or after
-	// restTimeout.
+	// Memory is at rest when it has not fallen by restShare for restPeriod, or
+	// after restTimeout.
 	restShare   = 0.005
+	restPeriod  = 3 * time.Second
 	restTimeout = 90 * time.Second
-
-	// memLimitShare of the limit is what Prometheus aims for in a cgroup.
-	memLimitShare = 0.9
 )
 
 // host opens sessions, one at a time, in one temporary directory.
 type host struct {
-	common
-	dir    string
-	config string       // Prometheus' configuration file
-	set    *targets.Set // nil: nothing is scraped
-	out    io.Writer    // progress
-	span   time.Duration
-	limit  int64 // in bytes, once it is known
+	options
+	scenario *scenario.Scenario
+	dir      string
+	set      *targets.Set // nil: nothing is scraped
+	out      io.Writer    // progress
+	limit    int64        // in bytes, once it is known
 }
 
 // newHost checks the binaries and makes the temporary directory, which close
 // removes.
-func newHost(ctx context.Context, c common, span time.Duration, out io.Writer) (*host, error) {
-	for i := range c.Binaries {
-		if err := c.Binaries[i].Check(ctx); err != nil {
+func newHost(ctx context.Context, o options, s *scenario.Scenario, out io.Writer) (*host, error) {
+	for i := range o.binaries {
+		if err := o.binaries[i].Check(ctx); err != nil {
 			return nil, err
 		}
 	}
-	dir, err := os.MkdirTemp(c.TmpDir, "oomstorm-")
+	dir, err := os.MkdirTemp(o.tmpDir, "oomstorm-")
 	if err != nil {
 		return nil, fmt.Errorf("--tmp-dir: %w", err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	return &host{common: c, dir: dir, out: out, span: span, limit: c.Limit.Bytes}, nil
+	return &host{options: o, scenario: s, dir: dir, out: out, limit: s.Limit.Bytes}, nil
 }
 
 func (h *host) close() error { return os.RemoveAll(h.dir) }
 
-func (h *host) say(b binary.Binary, format string, args ...any) {
-	fmt.Fprintf(h.out, "%s %s: %s\n", time.Now().Format(time.TimeOnly), b.Name, fmt.Sprintf(format, args...))
-}
-
-// session is a server under its limit.
+// session is a server under its limit, on its data directory. The server can be
+// another one after a restart.
 type session struct {
 	*server.Server
 	host    *host
-	data    string
+	binary  binary.Binary
+	options server.Options
 	cgroup  *limit.Cgroup // nil: none
 	limitBy string        // what enforces the limit, in words
-	rest    int64         // RSS in bytes, without the limit where that depends on it
-	from    time.Time     // of the first sample
-	stats   fill.Stats
-	memory  string // GOMEMLIMIT as the server says it
+	ready   time.Time     // when it was last started
+	restAt  time.Time
+	rest    int64 // RSS in bytes, without the limit where that depends on it
+}
+
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.host.out, "%s %s: %s\n", time.Now().Format(time.TimeOnly), s.binary.Name, fmt.Sprintf(format, args...))
 }
 
 // open makes a data directory, starts a server on it and waits until its memory
 // is at rest. If the limit is a multiple of that, the server is then started
-// again under it. An EarlyEndError is that of a start under the limit.
-func (h *host) open(ctx context.Context, b binary.Binary) (s *session, err error) {
-	s = &session{host: h, data: filepath.Join(h.dir, "data"), limitBy: "off"}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	if err := s.fill(ctx, b); err != nil {
+// again under it. The session must be closed, also after an error.
+func (h *host) open(ctx context.Context, b binary.Binary) (*session, error) {
+	s := &session{host: h, binary: b, limitBy: "off", options: server.Options{DataDir: filepath.Join(h.dir, "data"), ReadyTimeout: h.readyTimeout}}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // Where it listens stays, also after a restart.
+	if err != nil {
 		return s, err
 	}
-	if err := s.start(ctx, b); err != nil {
+	s.options.Addr = l.Addr().String()
+	l.Close()
+	if s.options.ConfigFile, err = writeConfig(h.dir, s.options.Addr, h.set, h.scenario.ScrapeInterval, h.scenario.RuleInterval); err != nil {
 		return s, err
 	}
-	if s.rest, err = s.settle(ctx); err != nil {
+	if err := s.fill(ctx); err != nil {
 		return s, err
 	}
-	h.say(b, "at rest with %d series: %s", s.stats.Series, mib(s.rest))
-	if h.limit == 0 && h.Limit.Factor > 0 {
-		h.limit = h.Limit.Of(s.rest)
+	free := h.scenario.Limit.Factor > 0 // What it takes at rest makes the limit.
+	if !free {
+		s.constrain()
 	}
-	if h.Limit.Factor > 0 {
-		if err := s.restart(ctx, b); err != nil {
-			return s, err
-		}
+	if err := s.start(ctx); err != nil {
+		return s, err
 	}
-	s.memory, err = s.goMemLimit(ctx)
+	if s.rest, err = s.settle(ctx); err != nil || !free {
+		return s, err
+	}
+	if h.limit == 0 {
+		h.limit = h.scenario.Limit.Of(s.rest)
+	}
+	if !s.Stop(ctx, h.readyTimeout) {
+		return s, errors.Join(fmt.Errorf("%s did not end after SIGTERM", b.Name), context.Cause(ctx))
+	}
+	s.constrain()
+	if err := s.start(ctx); err != nil {
+		return s, err
+	}
+	_, err = s.settle(ctx)
 	return s, err
 }
 
-func (s *session) fill(ctx context.Context, b binary.Binary) error {
-	now := time.Now().Truncate(time.Second)
-	s.from = now.Add(-before)
+func (s *session) fill(ctx context.Context) error {
+	sc := s.host.scenario
 	begin := time.Now()
-	var err error
-	s.stats, err = fill.Write(ctx, fill.Options{
-		Dir: s.data, Series: s.host.Series, Seed: s.host.Seed, From: s.from, To: now.Add(s.host.span + after), Exemplars: true,
-	})
-	if err != nil {
+	now := begin.Truncate(time.Second)
+	o := fill.Options{Dir: s.options.DataDir, Series: sc.Series, From: now.Add(-sc.History), To: now.Add(sc.Span() + after)}
+	if until, ok := sc.UntilCompaction(); ok {
+		o.Old = now.Add(until + ahead - headSpan)
+		o.To = o.Old.Add(headSpan - fill.Step)
+	}
+	if err := fill.Write(ctx, o); err != nil {
 		return fmt.Errorf("writing the data directory: %w", err)
 	}
-	s.host.say(b, "wrote %d series, %.0f%% of them with le, and %d samples in %s", s.stats.Series,
-		100*float64(s.stats.Buckets)/float64(s.stats.Series), s.stats.Samples, time.Since(begin).Round(100*time.Millisecond))
+	s.say("wrote %d series in %s", sc.Series, time.Since(begin).Round(100*time.Millisecond))
 	return nil
 }
 
-// start starts the server, under the limit if it is known.
-func (s *session) start(ctx context.Context, b binary.Binary) error {
-	o := server.Options{DataDir: s.data, ConfigFile: s.host.config, ReadyTimeout: s.host.ReadyTimeout}
-	// The first start of the first of several binaries tells the limit; the
-	// first starts of the others must then be as free.
-	if s.host.limit > 0 && (s.host.Limit.Factor == 0 || s.rest > 0) {
-		if err := s.constrain(b, &o); err != nil {
-			return err
-		}
-	}
-	if s.host.set != nil {
-		s.host.set.Forget()
-	}
+// start starts the server.
+func (s *session) start(ctx context.Context) error {
 	begin := time.Now()
+	started, err := server.Start(ctx, s.binary, s.options)
+	if early := (*server.EarlyEndError)(nil); errors.As(err, &early) {
+		s.Server = early.Server
+		early.How = s.how()
+	}
+	if err != nil {
+		return err
+	}
+	s.Server, s.ready = started, time.Now()
+	s.say("ready after %s, limit %s", s.ready.Sub(begin).Round(100*time.Millisecond), s.limitBy)
+	return nil
+}
+
+// constrain has the next start be under the limit, if there is one: by a cgroup
+// where one can be made.
+func (s *session) constrain() {
+	if s.host.limit == 0 {
+		return
+	}
 	var err error
-	if s.Server, err = server.Start(ctx, b, o); err != nil {
-		if early := (*server.EarlyEndError)(nil); errors.As(err, &early) {
-			early.How += s.byKernel()
-		}
-		return err
+	if s.cgroup, err = limit.NewCgroup(s.host.limit); err == nil {
+		s.options.Procs = s.cgroup.Procs()
+		s.limitBy = fmt.Sprintf("%s by a cgroup of version %d", mib(s.host.limit), s.cgroup.Version)
+		return
 	}
-	s.host.say(b, "ready after %s, limit %s", time.Since(begin).Round(100*time.Millisecond), s.limitBy)
-	return nil
+	s.say("no memory cgroup can be made (%v): oomstorm kills at the limit", err)
+	s.options.KillAt = s.host.limit
+	s.limitBy = mib(s.host.limit) + " of anonymous memory by oomstorm"
 }
 
-func (s *session) constrain(b binary.Binary, o *server.Options) error {
-	if s.host.LimitBy != byWatchdog {
-		var err error
-		if s.cgroup, err = limit.NewCgroup(s.host.limit); err == nil {
-			o.Procs = s.cgroup.Procs()
-			s.limitBy = fmt.Sprintf("%s by a cgroup of version %d", mib(s.host.limit), s.cgroup.Version)
-			return nil
-		}
-		if s.host.LimitBy == byCgroup {
-			return fmt.Errorf("making a memory cgroup: %w", err)
-		}
-		s.host.say(b, "no memory cgroup can be made (%v): a watchdog kills at the limit", err)
-	}
-	o.KillAt, o.GOMemLimit = s.host.limit, int64(memLimitShare*float64(s.host.limit))
-	s.limitBy = mib(s.host.limit) + " by a watchdog on anonymous memory"
-	return nil
-}
-
-// restart starts the server again, under the limit that is known now.
-func (s *session) restart(ctx context.Context, b binary.Binary) error {
-	if _, clean := s.Stop(ctx, s.host.ReadyTimeout); !clean {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("%s did not end after SIGTERM", b.Name)
-	}
-	if err := s.start(ctx, b); err != nil {
-		return err
-	}
-	_, err := s.settle(ctx)
-	return err
-}
-
-// settle waits until every target was scraped twice, forces a collection of
-// garbage, and returns the resident memory when it falls no more, or after
-// restTimeout.
+// settle waits until everything was scraped twice, forces a collection of garbage,
+// and returns the resident memory when it falls no more, or after restTimeout.
 func (s *session) settle(ctx context.Context) (int64, error) {
 	begin := time.Now()
-	for s.host.set != nil && s.host.set.Scraped() < 2 {
+	for s.host.set != nil {
+		window := model.Duration(time.Since(s.ready) + time.Millisecond)
+		scraped, err := s.query(ctx, fmt.Sprintf("count(count_over_time(up[%s]) > 1)", window), time.Now())
+		if err == nil && int(scraped) > s.host.set.Len(targets.Steady, targets.Churning, targets.Exploding) {
+			break
+		}
 		if time.Since(begin) > restTimeout {
-			return 0, fmt.Errorf("%s had not scraped its targets twice after %s", s.Binary.Name, restTimeout)
+			return 0, fmt.Errorf("%s had not scraped its targets twice after %s", s.binary.Name, restTimeout)
 		}
 		if err := s.wait(ctx); err != nil {
 			return 0, err
@@ -204,66 +199,64 @@ func (s *session) settle(ctx context.Context) (int64, error) {
 	}
 	for range 2 {
 		if _, err := s.Get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
-			return 0, errors.Join(s.wait(ctx), fmt.Errorf("asking %s for a garbage collection: %w", s.Binary.Name, err))
+			return 0, errors.Join(s.wait(ctx), fmt.Errorf("asking %s for a garbage collection: %w", s.binary.Name, err))
 		}
 	}
 	begin = time.Now()
-	rest, since := s.Watch.Now().RSS, begin
-	for time.Since(since) < s.host.RestPeriod && time.Since(begin) < restTimeout {
+	rest, since := s.rss(), begin
+	for time.Since(since) < restPeriod && time.Since(begin) < restTimeout {
 		if err := s.wait(ctx); err != nil {
 			return 0, err
 		}
-		if now := s.Watch.Now().RSS; float64(now) < float64(rest)*(1-restShare) {
+		if now := s.rss(); float64(now) < float64(rest)*(1-restShare) {
 			rest, since = now, time.Now()
 		}
 	}
-	return min(rest, s.Watch.Now().RSS), nil
+	s.restAt = time.Now()
+	s.say("at rest: %s", mib(s.rss()))
+	return s.rss(), nil
+}
+
+func (s *session) rss() int64 {
+	now, _ := s.Memory()
+	return now.RSS
 }
 
 // wait waits a moment; it is an error if the server ends meanwhile.
 func (s *session) wait(ctx context.Context) error {
-	select {
-	case <-time.After(100 * time.Millisecond):
-		return nil
-	case <-s.Dead():
-		return &server.EarlyEndError{Binary: s.Binary, How: s.how(), Tail: s.Tail()}
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	err := s.Wait(ctx)
+	if early := (*server.EarlyEndError)(nil); errors.As(err, &early) {
+		early.How = s.how()
 	}
-}
-
-// goMemLimit is what the server itself says about its GOMEMLIMIT.
-func (s *session) goMemLimit(ctx context.Context) (string, error) {
-	b, err := s.Get(ctx, "/api/v1/status/runtimeinfo")
-	if err != nil {
-		return "", err
-	}
-	var info struct {
-		Data struct {
-			GOMEMLIMIT json.Number `json:"GOMEMLIMIT"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(b, &info); err != nil {
-		return "", fmt.Errorf("runtime information of %s: %w", s.Binary.Name, err)
-	}
-	n, err := info.Data.GOMEMLIMIT.Int64()
-	if err != nil {
-		return "", err
-	}
-	return mib(n), nil
+	return err
 }
 
 // how is how the server ended, and whether the kernel killed it for the limit.
-func (s *session) how() string { return s.How() + s.byKernel() }
+func (s *session) how() string {
+	if s.cgroup != nil {
+		if kills, err := s.cgroup.Kills(); err == nil && kills > 0 {
+			return s.How() + ", by the kernel at the cgroup's limit"
+		}
+	}
+	return s.How()
+}
 
-func (s *session) byKernel() string {
-	if s.cgroup == nil {
-		return ""
+// query is the value of an instant query that has one.
+func (s *session) query(ctx context.Context, query string, at time.Time) (float64, error) {
+	client, err := api.NewClient(api.Config{Address: s.URL})
+	if err != nil {
+		return 0, err
 	}
-	if kills, err := s.cgroup.Kills(); err != nil || kills == 0 {
-		return ""
+	defer client.(api.CloseIdler).CloseIdleConnections()
+	value, _, _, err := promv1.NewAPI(client).Query(ctx, query, at)
+	if err != nil {
+		return 0, err
 	}
-	return ", by the kernel at the cgroup's limit"
+	vector, ok := value.(model.Vector)
+	if !ok || len(vector) != 1 {
+		return 0, fmt.Errorf("%s has not one value, but %s", query, value)
+	}
+	return float64(vector[0].Value), nil
 }
 
 // close ends the server and removes what was made for it.
@@ -275,7 +268,7 @@ func (s *session) close() error {
 	if s.cgroup != nil {
 		err = s.cgroup.Remove()
 	}
-	return errors.Join(err, os.RemoveAll(s.data))
+	return errors.Join(err, os.RemoveAll(s.options.DataDir))
 }
 
 func mib(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

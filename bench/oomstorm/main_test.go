@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,13 +14,16 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
-	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
-	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
+	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
+	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == clients.Word { // The clients' process of a test.
+		main()
+	}
 	testscript.Main(m, map[string]func(){"oomstorm": main})
 }
 
@@ -29,104 +31,122 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true})
 }
 
-func TestMetricsAreSummedOverTheirSeries(t *testing.T) {
-	text := []byte(`# HELP runs_total Runs.
-# TYPE runs_total counter
-runs_total{group="/tmp/a b;x"} 3
-runs_total{group="{}"} 4 1700000000000
-runs_total_created 99
-runs_missed_total 1
-runs
-other{runs_total="5"} 5
-`)
-	require.Equal(t, 7, sumMetric(text, "runs_total"))
-	require.Equal(t, 1, sumMetric(text, "runs_missed_total"))
-	require.Zero(t, sumMetric(text, "absent"))
-}
-
-func FuzzSumOfAMetricDoesNotPanic(f *testing.F) {
-	f.Add("a_total{b=\"c\"} 3\na_total 4 5\n")
-	f.Add("a_total}\na_total{ 1\na_total NaN\n")
-	f.Fuzz(func(_ *testing.T, text string) { sumMetric([]byte(text), "a_total") })
-}
-
 func TestConfigurationScrapesEachTargetUnderItsPath(t *testing.T) {
 	dir := t.TempDir()
-	file, err := writeConfig(dir, &targets.Set{Addr: "127.0.0.1:1", Paths: []string{"/metrics/a", "/metrics/b"}}, 2*time.Second, time.Second)
+	set := &targets.Set{Addr: "127.0.0.1:1", Jobs: map[string][]string{"steady": {"/steady/a", "/steady/b"}}}
+	file, err := writeConfig(dir, "127.0.0.1:2", set, 2*time.Second, time.Second)
 	require.NoError(t, err)
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, `global:
-    scrape_interval: 2s
-    scrape_timeout: 2s
-    evaluation_interval: 1s
-rule_files:
-    - `+filepath.Join(dir, "rules.yml")+`
+  scrape_interval: 2s
+  scrape_timeout: 2s
+  evaluation_interval: 1s
+rule_files: [rules.yml]
 scrape_configs:
-    - job_name: live
-      static_configs:
-        - targets:
-            - 127.0.0.1:1
-          labels:
-            __metrics_path__: /metrics/a
-            instance: /metrics/a
-        - targets:
-            - 127.0.0.1:1
-          labels:
-            __metrics_path__: /metrics/b
-            instance: /metrics/b
+- job_name: prometheus
+  static_configs: [{targets: ['127.0.0.1:2']}]
+- job_name: steady
+  metric_relabel_configs: [{source_labels: [__name__], target_label: metric}]
+  static_configs:
+  - {targets: ['127.0.0.1:1'], labels: {__metrics_path__: '/steady/a', instance: '/steady/a'}}
+  - {targets: ['127.0.0.1:1'], labels: {__metrics_path__: '/steady/b', instance: '/steady/b'}}
 `, string(b))
 }
 
 // two are results of a server that died and of one that lived.
-func two() []stormResult {
-	return []stormResult{
+func two() []result {
+	return []result{
 		{
-			Binary: binary.Binary{Name: "upstream"}, Series: 10, Rest: 100 << 20, Limit: 250 << 20, LimitBy: "250 MiB by a cgroup of version 1",
-			Lived: 12.5, How: "signal killed", Peak: peak{HWM: 251 << 20, Anon: 250 << 20},
-			Scrapes: slots.Count{Expected: 30, Missed: 4}, Unloaded: probe.Result{Query: probe.Summary{Count: 10, P99: 0.01}},
-			Meanwhile: probe.Result{Query: probe.Summary{Count: 60, Failed: 3, P99: 30}},
-			Answers:   storm.Result{"series": {Outcomes: map[string]int{"cut": 2, "200": 1}, Bytes: 3 << 20}},
+			binary: binary.Binary{Name: "upstream"}, rest: 100 << 20, limitBy: "250 MiB by a cgroup of version 1",
+			phases: []phaseResult{{
+				name: "storm", figures: map[string]float64{"alive": 0, "over-rest-bytes": 151 << 20, "dashboards-sec": 10},
+				families: map[string]clients.Outcomes{"series": {clients.Cut: 2}, "labels": {"200": 1}},
+			}},
+			ended: "signal killed", endedIn: "storm", lastWords: []string{"a last word"},
 		},
 		{
-			Binary: binary.Binary{Name: "patched"}, Survived: true, Lived: 120, Rest: 100 << 20, Peak: peak{HWM: 130 << 20},
-			Recovered: seconds(2 * time.Second), Terminated: seconds(time.Second),
-			Unloaded: probe.Result{Query: probe.Summary{Count: 10, P99: 0.01}}, Meanwhile: probe.Result{Query: probe.Summary{P99: 0.02}},
+			binary: binary.Binary{Name: "patched"}, rest: 100 << 20,
+			phases: []phaseResult{
+				{name: "storm", figures: map[string]float64{"alive": 1, "over-rest-bytes": 30 << 20, "storm-cut": 0, "dashboards-sec": 11}},
+				{name: "after", figures: map[string]float64{"alive": 1}, queries: map[string]float64{"up": 3}},
+			},
 		},
 	}
 }
 
-func TestTableShowsBinariesSideBySide(t *testing.T) {
+func read(t *testing.T, expect string) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Parse([]byte("series: 5000\nphases: [{name: storm, for: 1s}, {name: after, for: 1s}]\nexpect:\n" + expect))
+	require.NoError(t, err)
+	return s
+}
+
+func TestExpectationsThatAreNotMetAreListed(t *testing.T) {
+	for _, tc := range []struct{ expect, unmet string }{
+		{"{name: x, binary: patched, figure: alive, at_least: 1}", ""},
+		{"{name: x, binary: upstream, phase: storm, figure: alive, at_most: 0}", ""},
+		{"{name: x, figure: alive, at_least: 1}", "x (upstream): alive in storm is 0, less than 1"},
+		{"{name: x, binary: upstream, phase: after, figure: peak-bytes, at_least: 1}", "x (upstream): not measured"},
+		{"{name: x, binary: patched, figure: over-rest-bytes, at_most: 20971520}", "x (patched): over-rest-bytes in storm is 30 MiB, more than 20 MiB"},
+		{"{name: x, binary: patched, figure: slow-cut, at_most: 0}", "x (patched): not measured"},
+		{"{name: x, binary: patched, phase: after, query: up, at_least: 3}", ""},
+		{"{name: x, binary: patched, phase: after, query: up, at_most: 2}", "x (patched): up in after is 3, more than 2"},
+		{"{name: x, binary: patched, phase: storm, figure: dashboards-sec, at_most: 1.2, times: upstream}", ""},
+		{"{name: x, binary: patched, phase: storm, figure: dashboards-sec, at_most: 1.05, times: upstream}", "x (patched): dashboards-sec in storm is 11, more than 10.5"},
+		{"{name: x, binary: patched, phase: after, figure: alive, at_most: 1, times: upstream}", "x (patched): upstream has no alive in after"},
+		{"{name: x, binary: other, figure: alive, at_least: 1}", ""},
+	} {
+		var out bytes.Buffer
+		err := judge(&out, read(t, "- "+tc.expect+"\n"), two())
+		if tc.unmet == "" {
+			require.NoError(t, err, tc.expect)
+			require.NotContains(t, out.String(), "UNMET")
+			continue
+		}
+		require.ErrorIs(t, err, cli.Exit(1), tc.expect)
+		require.Contains(t, out.String(), ", 1 not\nUNMET: "+tc.unmet+"\n")
+	}
+}
+
+func TestTableShowsBinariesSideBySideAndHowOneEnded(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, writeStorms(&out, stormConfig{common: common{Format: "table"}}, two()))
+	require.NoError(t, judge(&out, read(t, " []\n"), two()))
 	for _, want := range []string{
 		`(?m)^ +upstream +patched$`,
-		`(?m)^storm +ended at second 12.5 +survived 120 s$`,
-		`(?m)^ended by +signal killed +-$`,
-		`(?m)^peak RSS over rest +151 MiB +30 MiB$`,
-		`(?m)^scrapes missed +4 of 30 +0 of 0$`,
-		`(?m)^sum\(up\) p99 ratio +3000.0 +2.0$`,
-		`(?m)^at rest again after +- +2.0 s$`,
-		`(?m)^answers series +200: 1, cut: 2; 3 MiB +-$`,
+		`(?m)^storm alive +0 +1$`,
+		`(?m)^storm over-rest-bytes +151 MiB +30 MiB$`,
+		`(?m)^after alive +- +1$`,
+		`(?m)^upstream ended in storm: signal killed; cut: series\n  a last word$`,
 	} {
 		require.Regexp(t, want, out.String())
 	}
+	require.NotContains(t, out.String(), "storm-cut", "nobody has anything but 0")
 }
 
 func TestBenchmarkFormatReadsBack(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, writeStorms(&out, stormConfig{common: common{Format: "benchfmt"}, Clients: 3}, two()))
-	r := benchfmt.NewReader(&out, "stdout")
-	survived := map[string]float64{}
+	require.NoError(t, writeBench(&out, read(t, " []\n"), two()))
+	require.Equal(t, map[string]float64{
+		"Oomstorm/phase=storm/binary=upstream": 0, "Oomstorm/phase=storm/binary=patched": 1, "Oomstorm/phase=after/binary=patched": 1,
+	}, figure(t, &out, "alive"))
+}
+
+// figure reads one from the benchmark format, by the name of the line.
+func figure(t *testing.T, out *bytes.Buffer, name string) map[string]float64 {
+	t.Helper()
+	r := benchfmt.NewReader(bytes.NewReader(out.Bytes()), "stdout")
+	values := map[string]float64{}
 	for r.Scan() {
 		switch rec := r.Result().(type) {
 		case *benchfmt.Result:
-			survived[string(rec.Name)], _ = rec.Value("survived")
-			require.Equal(t, "3", rec.GetConfig("clients"))
+			if v, ok := rec.Value(name); ok {
+				values[string(rec.Name)] = v
+			}
 		case *benchfmt.SyntaxError:
 			require.NoError(t, rec)
 		}
 	}
 	require.NoError(t, r.Err())
-	require.Equal(t, map[string]float64{"Storm/binary=upstream": 0, "Storm/binary=patched": 1}, survived)
+	return values
 }

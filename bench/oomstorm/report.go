@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -14,257 +13,214 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
-	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
-	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
+	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
+	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
+	"github.com/promguard/promguard/internal/cli"
 )
 
-// stormResult is what came of one binary's storm. A server that ended early has
-// a result for the time it lived.
-type stormResult struct {
-	Binary  binary.Binary `json:"binary"`
-	Series  int           `json:"series"`
-	Buckets int           `json:"bucket_series"`
-	// Rest is the RSS at rest, Limit the limit of memory, 0 for none; in bytes.
-	Rest    int64  `json:"rest_bytes"`
-	Limit   int64  `json:"limit_bytes"`
-	LimitBy string `json:"limit_by"`
-	// GOMemLimit is what the server says that it aims for.
-	GOMemLimit string `json:"gomemlimit"`
+// lastLines of a log are shown of a server that has ended.
+const lastLines = 3
 
-	Survived bool `json:"survived"`
-	// Lived is the seconds from the begin of the storm to the end of the storm
-	// or of the server.
-	Lived float64 `json:"lived_seconds"`
-	// How the server ended, if it did, and its last log lines.
-	How  string   `json:"how,omitempty"`
-	Log  []string `json:"log,omitempty"`
-	Peak peak     `json:"peak"`
-
-	// Scrapes and Rules are those due in the time the server lived.
-	Scrapes      slots.Count `json:"scrapes"`
-	Rules        slots.Count `json:"rule_evaluations"`
-	RuleFailures int         `json:"rule_failures"`
-
-	Unloaded  probe.Result `json:"unloaded"`
-	Meanwhile probe.Result `json:"meanwhile"`
-	Answers   storm.Result `json:"answers"`
-
-	// Recovered is the seconds after the storm until the RSS was within a tenth
-	// of that at rest, Terminated from SIGTERM to the end; nil if it was not.
-	Recovered  *float64 `json:"recovered_seconds"`
-	Terminated *float64 `json:"terminated_seconds"`
-}
-
-// peak is the most memory from the begin of the storm on, in bytes.
-type peak struct {
-	HWM  int64 `json:"vmhwm_bytes"` // as the kernel saw it
-	RSS  int64 `json:"rss_bytes"`   // as sampled
-	Anon int64 `json:"anon_bytes"`  // as sampled
-}
-
-func peaks(m proc.Memory) peak { return peak{HWM: max(m.Peak, m.RSS), RSS: m.RSS, Anon: m.Anon} }
-
-func seconds(d time.Duration) *float64 {
-	s := d.Seconds()
-	return &s
-}
-
-// ratio is how many times slower the innocent query was.
-func (r *stormResult) ratio() float64 {
-	if r.Unloaded.Query.P99 == 0 {
-		return 0
+// writeBench writes all figures in Go's benchmark format.
+func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
+	w := benchfmt.NewWriter(out)
+	var config []benchfmt.Config
+	set := func(key, value string) {
+		config = append(config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
 	}
-	return r.Meanwhile.Query.P99 / r.Unloaded.Query.P99
-}
-
-func writeStorms(w io.Writer, c stormConfig, results []stormResult) error {
-	switch c.Format {
-	case "json":
-		return writeJSON(w, results)
-	case "benchfmt":
-		return benchStorms(w, c, results)
-	default:
-		return tableStorms(w, results)
-	}
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// tableStorms writes a column for each binary.
-func tableStorms(w io.Writer, results []stormResult) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name string, cell func(r *stormResult) string) {
-		fmt.Fprint(tw, name)
-		for i := range results {
-			fmt.Fprint(tw, "\t", cell(&results[i]))
+	set("goos", runtime.GOOS)
+	set("goarch", runtime.GOARCH)
+	set("cpus", strconv.Itoa(runtime.NumCPU()))
+	set("scenario", s.Name)
+	set("series", strconv.Itoa(s.Series))
+	for _, r := range results {
+		name := r.binary.Name
+		set("version-"+name, r.binary.Version)
+		if len(r.binary.Args) > 0 {
+			set("args-"+name, strings.Join(r.binary.Args, " "))
 		}
-		fmt.Fprintln(tw)
+		set("rest-"+name, mib(r.rest))
+		set("limit-"+name, r.limitBy)
 	}
-	row("", func(r *stormResult) string { return r.Binary.Name })
-	row("storm", (*stormResult).fate)
-	row("ended by", func(r *stormResult) string { return cmp.Or(r.How, "-") })
-	row("series (with le)", func(r *stormResult) string { return fmt.Sprintf("%d (%d)", r.Series, r.Buckets) })
-	row("RSS at rest", func(r *stormResult) string { return mib(r.Rest) })
-	row("limit", func(r *stormResult) string { return r.LimitBy })
-	row("GOMEMLIMIT", func(r *stormResult) string { return cmp.Or(r.GOMemLimit, "-") })
-	row("peak RSS (VmHWM)", func(r *stormResult) string { return mib(r.Peak.HWM) })
-	row("peak RSS over rest", func(r *stormResult) string { return mib(r.Peak.HWM - r.Rest) })
-	row("peak anonymous", func(r *stormResult) string { return mib(r.Peak.Anon) })
-	row("scrapes missed", func(r *stormResult) string { return missed(r.Scrapes) })
-	row("rule evaluations missed", func(r *stormResult) string { return missed(r.Rules) })
-	row("rules failed", func(r *stormResult) string { return strconv.Itoa(r.RuleFailures) })
-	probeRows(row, "sum(up)", func(p probe.Result) probe.Summary { return p.Query })
-	row("sum(up) p99 ratio", func(r *stormResult) string { return fmt.Sprintf("%.1f", r.ratio()) })
-	probeRows(row, "healthy", func(p probe.Result) probe.Summary { return p.Health })
-	row("at rest again after", func(r *stormResult) string { return optional(r.Recovered) })
-	row("SIGTERM ended it after", func(r *stormResult) string { return optional(r.Terminated) })
-	for _, k := range storm.Kinds {
-		if slices.ContainsFunc(results, func(r stormResult) bool { return r.Answers[k.Name] != nil }) {
-			row("answers "+k.Name, func(r *stormResult) string { return outcomes(r.Answers[k.Name]) })
+	for _, f := range scenario.Figures {
+		if !slices.ContainsFunc(results, func(r result) bool { return r.measured(f) }) {
+			continue
 		}
-	}
-	return tw.Flush()
-}
-
-func (r *stormResult) fate() string {
-	if r.Survived {
-		return fmt.Sprintf("survived %.0f s", r.Lived)
-	}
-	return fmt.Sprintf("ended at second %.1f", r.Lived)
-}
-
-func missed(c slots.Count) string { return fmt.Sprintf("%d of %d", c.Missed, c.Expected) }
-
-func optional(s *float64) string {
-	if s == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f s", *s)
-}
-
-func probeRows(row func(string, func(*stormResult) string), name string, of func(probe.Result) probe.Summary) {
-	for _, phase := range []struct {
-		name string
-		of   func(*stormResult) probe.Result
-	}{
-		{"unloaded", func(r *stormResult) probe.Result { return r.Unloaded }},
-		{"meanwhile", func(r *stormResult) probe.Result { return r.Meanwhile }},
-	} {
-		row(name+" "+phase.name+", p50/p99/max ms", func(r *stormResult) string {
-			s := of(phase.of(r))
-			return fmt.Sprintf("%.1f / %.1f / %.1f, %d of %d failed", 1000*s.P50, 1000*s.P99, 1000*s.Max, s.Failed, s.Count)
-		})
-	}
-}
-
-// outcomes are counts by outcome, and the bytes read.
-func outcomes(a *storm.Answers) string {
-	if a == nil {
-		return "-"
-	}
-	var parts []string
-	for _, outcome := range slices.Sorted(maps.Keys(a.Outcomes)) {
-		parts = append(parts, fmt.Sprintf("%s: %d", outcome, a.Outcomes[outcome]))
-	}
-	return strings.Join(parts, ", ") + "; " + mib(a.Bytes)
-}
-
-// metric is a value of the benchmark format, and how it improves.
-type metric struct {
-	unit, better string
-	value        float64
-}
-
-func (r *stormResult) metrics() []metric {
-	survived := 0.0
-	if r.Survived {
-		survived = 1
-	}
-	m := []metric{
-		{"survived", "higher", survived},
-		{"lived-sec", "higher", r.Lived},
-		{"rest-bytes", "lower", float64(r.Rest)},
-		{"peak-over-rest-bytes", "lower", float64(r.Peak.HWM - r.Rest)},
-		{"peak-anon-bytes", "lower", float64(r.Peak.Anon)},
-		{"scrapes-missed", "lower", float64(r.Scrapes.Missed)},
-		{"rules-missed", "lower", float64(r.Rules.Missed)},
-		{"unloaded-p99-sec", "lower", r.Unloaded.Query.P99},
-		{"probe-p50-sec", "lower", r.Meanwhile.Query.P50},
-		{"probe-p99-sec", "lower", r.Meanwhile.Query.P99},
-		{"probe-failures", "lower", float64(r.Meanwhile.Query.Failed)},
-		{"health-failures", "lower", float64(r.Meanwhile.Health.Failed)},
-	}
-	if r.Recovered != nil {
-		m = append(m, metric{"recovered-sec", "lower", *r.Recovered})
-	}
-	if r.Terminated != nil {
-		m = append(m, metric{"terminated-sec", "lower", *r.Terminated})
-	}
-	return m
-}
-
-func benchStorms(w io.Writer, c stormConfig, results []stormResult) error {
-	b := newBench(w, c.common, results[0].LimitBy)
-	b.set("clients", strconv.Itoa(c.Clients))
-	b.set("duration", c.Duration.String())
-	for i := range results {
-		if err := b.add("Storm/binary="+results[i].Binary.Name, results[i].metrics()); err != nil {
+		better := map[bool]string{true: "higher", false: "lower"}[scenario.HigherIsBetter(f)]
+		if err := w.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: f, Key: "better"}, OrigUnit: f, Value: better}); err != nil {
 			return err
+		}
+	}
+	for _, r := range results {
+		for _, p := range r.phases {
+			line := &benchfmt.Result{Config: config, Name: benchfmt.Name("Oomstorm/phase=" + p.name + "/binary=" + r.binary.Name), Iters: 1}
+			for _, f := range scenario.Figures {
+				if v, ok := p.figures[f]; ok {
+					line.Values = append(line.Values, benchfmt.Value{Value: v, Unit: f})
+				}
+			}
+			if err := w.Write(line); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// bench writes Go's benchmark format.
-type bench struct {
-	w      *benchfmt.Writer
-	config []benchfmt.Config
-	units  map[string]bool // those that were explained
-}
-
-func newBench(w io.Writer, c common, limitBy string) *bench {
-	b := &bench{w: benchfmt.NewWriter(w), units: map[string]bool{}}
-	b.set("goos", runtime.GOOS)
-	b.set("goarch", runtime.GOARCH)
-	b.set("cpus", strconv.Itoa(runtime.NumCPU()))
-	b.set("series", strconv.Itoa(c.Series))
-	b.set("limit", limitBy)
-	for _, binary := range c.Binaries {
-		b.set("version-"+binary.Name, binary.Version)
-		if len(binary.Args) > 0 {
-			b.set("args-"+binary.Name, strings.Join(binary.Args, " "))
-		}
+// judge prints a table and the expectations that were not met, and returns the
+// exit code for them.
+func judge(out io.Writer, s *scenario.Scenario, results []result) error {
+	if err := writeTable(out, s, results); err != nil {
+		return err
 	}
-	return b
-}
-
-func (b *bench) set(key, value string) {
-	b.config = append(b.config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
-}
-
-func (b *bench) add(name string, metrics []metric) error {
-	r := &benchfmt.Result{Config: b.config, Name: benchfmt.Name(name), Iters: 1}
-	for _, m := range metrics {
-		if !b.units[m.unit] {
-			b.units[m.unit] = true
-			err := b.w.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: m.unit, Key: "better"}, OrigUnit: m.unit, Value: m.better})
-			if err != nil {
-				return err
+	for _, r := range results {
+		writeEnd(out, r)
+	}
+	met, unmet := 0, []string(nil)
+	for _, e := range s.Expect {
+		for _, r := range results {
+			if e.Binary != "" && e.Binary != r.binary.Name {
+				continue
+			}
+			other := find(results, e.Times)
+			if e.Times != "" && other == nil {
+				fmt.Fprintf(out, "not checked: %s: no binary is called %s\n", e.Name, e.Times)
+				continue
+			}
+			if why, ok := check(e, r, other); ok {
+				met++
+			} else {
+				unmet = append(unmet, fmt.Sprintf("UNMET: %s (%s): %s", e.Name, r.binary.Name, why))
 			}
 		}
-		r.Values = append(r.Values, benchfmt.Value{Value: m.value, Unit: m.unit})
 	}
-	return b.w.Write(r)
+	fmt.Fprintf(out, "\n%d expectations met, %d not\n", met, len(unmet))
+	for _, u := range unmet {
+		fmt.Fprintln(out, u)
+	}
+	if len(unmet) > 0 {
+		return cli.Exit(1)
+	}
+	return nil
+}
+
+func find(results []result, name string) *result {
+	i := slices.IndexFunc(results, func(r result) bool { return r.binary.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &results[i]
+}
+
+// check says whether a binary met an expectation, and what it had instead. Without
+// a phase, it is of all in which the figure was measured.
+func check(e scenario.Expectation, r result, other *result) (why string, ok bool) {
+	measured := false
+	for _, p := range r.phases {
+		if e.Phase != "" && p.name != e.Phase {
+			continue
+		}
+		v, known := p.figures[e.Figure]
+		if e.Query != "" {
+			v, known = p.queries[e.Query]
+		}
+		if !known {
+			continue
+		}
+		times := 1.0
+		if other != nil {
+			if times, known = other.figure(p.name, e.Figure); !known {
+				return fmt.Sprintf("%s has no %s in %s", e.Times, e.Figure, p.name), false
+			}
+		}
+		measured = true
+		of := cmp.Or(e.Figure, e.Query)
+		if e.AtMost != nil && !(v <= *e.AtMost*times) {
+			return fmt.Sprintf("%s in %s is %s, more than %s", of, p.name, format(of, v), format(of, *e.AtMost*times)), false
+		}
+		if e.AtLeast != nil && !(v >= *e.AtLeast*times) {
+			return fmt.Sprintf("%s in %s is %s, less than %s", of, p.name, format(of, v), format(of, *e.AtLeast*times)), false
+		}
+	}
+	if !measured {
+		return "not measured", false
+	}
+	return "", true
+}
+
+func (r *result) figure(phase, name string) (v float64, ok bool) {
+	for _, p := range r.phases {
+		if p.name == phase {
+			v, ok = p.figures[name]
+		}
+	}
+	return v, ok
+}
+
+// format is a figure for people.
+func format(name string, v float64) string {
+	if strings.HasSuffix(name, "-bytes") {
+		return mib(int64(v))
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// measured says whether a figure was measured in any phase.
+func (r *result) measured(name string) bool {
+	return slices.ContainsFunc(r.phases, func(p phaseResult) bool { _, ok := p.figures[name]; return ok })
+}
+
+// writeTable prints binaries side by side.
+func writeTable(out io.Writer, s *scenario.Scenario, results []result) error {
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name string, value func(result) string) {
+		fmt.Fprint(tw, name)
+		for _, r := range results {
+			fmt.Fprint(tw, "\t"+value(r))
+		}
+		fmt.Fprintln(tw)
+	}
+	row("", func(r result) string { return r.binary.Name })
+	row("at rest", func(r result) string { return mib(r.rest) })
+	row("limit", func(r result) string { return r.limitBy })
+	for _, p := range s.Phases {
+		for _, f := range scenario.Figures {
+			worth := slices.ContainsFunc(results, func(r result) bool {
+				v, ok := r.figure(p.Name, f)
+				return ok && scenario.InTable(f) && (v != 0 || scenario.HigherIsBetter(f))
+			})
+			if !worth { // Or nobody has anything but 0 of what would better be less.
+				continue
+			}
+			row(p.Name+" "+f, func(r result) string {
+				if v, ok := r.figure(p.Name, f); ok {
+					return format(f, v)
+				}
+				return "-"
+			})
+		}
+	}
+	return tw.Flush()
+}
+
+// writeEnd tells how a server ended, and which requests were cut then.
+func writeEnd(out io.Writer, r result) {
+	if r.ended == "" {
+		return
+	}
+	var cut []string
+	for _, p := range r.phases {
+		for _, name := range slices.Sorted(maps.Keys(p.families)) {
+			if p.name == r.endedIn && p.families[name][clients.Cut] > 0 {
+				cut = append(cut, name)
+			}
+		}
+	}
+	fmt.Fprintf(out, "%s ended in %s: %s; cut: %s\n", r.binary.Name, r.endedIn, r.ended, strings.Join(cut, " "))
+	for _, line := range r.lastWords[max(0, len(r.lastWords)-lastLines):] {
+		fmt.Fprintln(out, "  "+line)
+	}
 }

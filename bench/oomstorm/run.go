@@ -9,330 +9,446 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
+	"github.com/promguard/promguard/bench/oomstorm/internal/family"
 	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
+	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
-	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
-	"github.com/promguard/promguard/bench/oomstorm/internal/storm"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
-	// recoveredAt is the share of its memory at rest that a server has come down
-	// to when it has recovered.
-	recoveredAt = 1.1
+	// backAt is the share of its memory at rest that a server is back with.
+	backAt = 1.1
 	// askTimeout is how long a server may take to tell what it has stored, once
-	// the storm is over.
-	askTimeout = time.Minute
-	rulePeriod = time.Second
-	sayPeriod  = 10 * time.Second
-	// cutTime is how long the clients have to notice that the server has ended.
-	cutTime = 200 * time.Millisecond
+	// the clients have left.
+	askTimeout   = time.Minute
+	followPeriod = time.Second
+	sayPeriod    = 10 // of followPeriod
+	// cutTime is how long it takes to notice that a server has ended.
+	cutTime     = 500 * time.Millisecond
+	termTimeout = 3 * time.Minute
+	// early is the share of an interval by which a scrape may be so.
+	early = 0.1
 )
 
-// runStorms lets one storm after the other loose. Whatever happens, no process,
-// directory or cgroup is left.
-func runStorms(ctx context.Context, c stormConfig, stdout, stderr io.Writer) (err error) {
-	h, err := newHost(ctx, c.common, c.Duration+c.Baseline, stderr)
+// stored are figures that the server answers at a phase's end, if it lives. $window
+// is the phase, $wide a little more, so that it holds $scrapes of each target and
+// $evaluations at least; $lasting are series that every scrape has, $rest is when
+// nothing had happened, $over what the most memory was over that at rest.
+var stored = map[string]string{
+	"scrapes-missed": `$targets * $scrapes - sum(clamp_max(sum_over_time(up{job=~"steady|exploding"}[$wide]), $scrapes))`,
+	"samples-lost": `sum(clamp_min(count_over_time(up{job=~"steady|exploding"}[$window]) * on (instance) count by (instance) ($lasting @ $rest)
+		- on (instance) (sum by (instance) (count_over_time($lasting[$window])) or on (instance) 0 * up), 0))`,
+	"rules-missed":        `$evaluations - clamp_max(count_over_time(storm:heartbeat[$wide]) or vector(0), $evaluations)`,
+	"rules-failed":        `sum(increase(prometheus_rule_evaluation_failures_total[$wide]))`,
+	"compactions":         `sum(max_over_time(prometheus_tsdb_compactions_total[$wide]) - min_over_time(prometheus_tsdb_compactions_total[$wide]))`,
+	"over-rest-of-budget": `$over / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
+}
+
+const lasting = `{job=~"steady|exploding",__name__!~"up|scrape_.+|storm:.+|` + targets.Explosion + `"}`
+
+type runOptions struct {
+	options
+	scenario    string
+	expressions string
+}
+
+// result is what came of one binary. One that ended early is not alive in the phases
+// that it did not reach, and has no other figures of them.
+type result struct {
+	binary      binary.Binary
+	rest, limit int64
+	limitBy     string
+	phases      []phaseResult
+	ended       string // how, if it did unasked, and where
+	endedIn     string
+	lastWords   []string
+}
+
+// phaseResult has the figures of a phase, by name, and the answers to the queries
+// of expectations, by their text.
+type phaseResult struct {
+	name     string
+	figures  map[string]float64
+	queries  map[string]float64
+	families map[string]clients.Outcomes // of hostile requests
+}
+
+// runScenario does what a scenario says. Whatever happens, no process, directory or
+// cgroup is left.
+func runScenario(ctx context.Context, o runOptions, stdout, stderr io.Writer) error {
+	s, err := scenario.Load(o.scenario)
 	if err != nil {
-		return err
+		return cli.Misuse(fmt.Errorf("--scenario: %w", err))
+	}
+	expressions, err := scenario.Expressions(o.expressions)
+	if err != nil {
+		return cli.Misuse(fmt.Errorf("--expressions: %w", err))
+	}
+	results, err := runBinaries(ctx, o, s, expressions, stderr)
+	if err == nil {
+		err = writeBench(stdout, s, results)
+	}
+	if err != nil {
+		return cli.Misuse(err)
+	}
+	return judge(stderr, s, results)
+}
+
+func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expressions []string, stderr io.Writer) (results []result, err error) {
+	h, err := newHost(ctx, o.options, s, stderr)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	if h.set, err = targets.Serve(); err != nil {
-		return err
+	if h.set, err = targets.Serve(s.Steady, s.Churning); err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.set.Close()) }()
-	if h.config, err = writeConfig(h.dir, h.set, c.ScrapeInterval, c.RuleInterval); err != nil {
-		return err
-	}
-	var results []stormResult
-	for _, b := range c.Binaries {
-		r, err := runStorm(ctx, h, c, b)
+	for _, b := range o.binaries {
+		r, err := runBinary(ctx, h, b, expressions)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		results = append(results, r)
 	}
-	return writeStorms(stdout, c, results)
+	return results, nil
 }
 
-// runStorm is the storm of one binary.
-func runStorm(ctx context.Context, h *host, c stormConfig, b binary.Binary) (r stormResult, err error) {
+func runBinary(ctx context.Context, h *host, b binary.Binary, expressions []string) (r result, err error) {
 	s, err := h.open(ctx, b)
-	r = stormResult{Binary: b, Rest: s.rest, Limit: h.limit, LimitBy: s.limitBy, GOMemLimit: s.memory, Series: s.stats.Series, Buckets: s.stats.Buckets}
-	if early := (*server.EarlyEndError)(nil); errors.As(err, &early) && s.rest > 0 {
-		r.How = "before the storm, as it started under the limit: " + early.How
-		h.say(b, "ended %s", r.How)
-		return r, nil
-	}
-	if err != nil {
-		return r, err
-	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	t := &tempest{session: s, config: c, result: &r}
-	return r, errors.Join(t.run(ctx), context.Cause(ctx))
+	ended := (*server.EarlyEndError)(nil)
+	if err != nil && (!errors.As(err, &ended) || s.rest == 0) {
+		return r, err // It does not even start without the limit.
+	}
+	r = result{binary: b, rest: s.rest, limit: h.limit, limitBy: s.limitBy}
+	r.endedIn = "its start under the limit"
+	for _, ph := range h.scenario.Phases {
+		if ended != nil {
+			r.phases = append(r.phases, phaseResult{name: ph.Name, figures: map[string]float64{"alive": 0}})
+			continue
+		}
+		r.endedIn = ph.Name
+		p := &phase{session: s, Phase: ph, expressions: expressions}
+		p.result = phaseResult{name: ph.Name, figures: map[string]float64{}, queries: map[string]float64{}}
+		if err := p.run(ctx); err != nil {
+			return r, err
+		}
+		r.phases = append(r.phases, p.result)
+		errors.As(s.wait(ctx), &ended)
+	}
+	if ended != nil {
+		r.ended, r.lastWords = ended.How, s.Tail()
+		s.say("ended: %s", ended.How)
+	}
+	return r, nil
 }
 
-// tempest is one storm on one server.
-type tempest struct {
+// phase is one phase on one server.
+type phase struct {
 	*session
-	config     stormConfig
-	result     *stormResult
-	start, end time.Time
+	scenario.Phase
+	expressions []string
+	result      phaseResult
+	mu          sync.Mutex // of the figures
+	start, end  time.Time
 }
 
-func (t *tempest) run(ctx context.Context) error {
-	t.host.say(t.Binary, "asking the innocent query for %s", t.config.Baseline)
-	t.result.Unloaded = t.baseline(ctx)
-	if err := t.ResetPeak(); err != nil && t.Alive() {
+func (p *phase) set(name string, v float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.result.figures[name] = v
+}
+
+// run runs the phase. That the server ends is no error.
+func (p *phase) run(ctx context.Context) error {
+	p.say("%s, for %s", p.Name, p.For)
+	p.ResetPeak()
+	live, _ := p.query(ctx, `go_gc_heap_live_bytes{job="prometheus"}`, time.Now()) // 0 is not compared with.
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		answers    clients.Result
+		clientsErr error
+		all        sync.WaitGroup
+	)
+	all.Go(func() {
+		answers, clientsErr = clients.RunInChild(asking, clients.Config{
+			URL: p.URL, Seed: p.host.scenario.Seed, Phase: p.Phase, Families: p.host.scenario.AllFamilies(), Expressions: p.expressions,
+			Data: family.Data{Points: family.PointsFor(p.host.scenario.Series)},
+		})
+		stop() // They are through.
+	})
+	err := p.restart(ctx, live)
+	if err == nil && p.Alive() {
+		p.watch(asking)
+	}
+	stop()
+	all.Wait()
+	if err := errors.Join(err, clientsErr, context.Cause(ctx)); err != nil {
 		return err
 	}
-	t.host.say(t.Binary, "storm of %d clients for %s", t.config.Clients, t.config.Duration)
-	if err := t.storm(ctx); err != nil {
-		return err
+	p.addMemory()
+	p.addClients(answers)
+	if !p.Alive() {
+		p.set("alive", 0)
+		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	t.afterwards(ctx)
+	p.set("alive", 1)
+	p.askStored(ctx)
 	return nil
 }
 
-func (t *tempest) baseline(ctx context.Context) probe.Result {
-	ctx, cancel := context.WithTimeout(ctx, t.config.Baseline)
-	defer cancel()
-	return probe.Run(ctx, t.Dead(), t.URL, t.config.ProbeRate)
-}
-
-// storm has clients, probe and watchers run at once until the time is over or
-// the server has ended.
-func (t *tempest) storm(ctx context.Context) error {
-	t.start = time.Now()
-	ctx, cancel := context.WithDeadline(ctx, t.start.Add(t.config.Duration))
-	defer cancel()
-	var all sync.WaitGroup
-	all.Go(func() {
-		select {
-		case <-t.Dead():
-			time.Sleep(cutTime)
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	all.Go(func() { t.result.Meanwhile = probe.Run(ctx, t.Dead(), t.URL, t.config.ProbeRate) })
-	all.Go(func() { t.result.Rules, t.result.RuleFailures = t.followRules(ctx) })
-	all.Go(func() { t.sayNowAndThen(ctx) })
-	var err error
-	all.Go(func() {
-		t.result.Answers, err = storm.RunInChild(ctx, storm.Config{
-			URL: t.URL, Clients: t.config.Clients, Seed: t.config.Seed, Mix: t.config.Mix, Timeout: t.config.ClientTimeout,
-			Slow: t.config.Slow, Leave: t.config.Leave, Gzip: t.config.Gzip, Post: t.config.Post,
-			From: t.from, Points: storm.PointsFor(t.config.Series),
-		})
-		t.Watch.AwaitBelow(int64(recoveredAt * float64(t.rest)))
-	})
-	all.Wait()
-	t.end = t.start.Add(t.config.Duration)
+// restart ends the server and starts it again, if the phase says so. A server that
+// ends as it starts is left dead.
+func (p *phase) restart(ctx context.Context, live float64) error {
+	if p.Restart == "" {
+		return nil
+	}
+	begin := time.Now()
+	if p.Restart == "kill" {
+		p.Kill()
+	} else if !p.Stop(ctx, termTimeout) {
+		p.say("did not end within %s of SIGTERM", termTimeout)
+	}
+	p.set("ended-sec", time.Since(begin).Seconds())
+	begin = time.Now()
+	err := p.session.start(ctx)
+	if ended := (*server.EarlyEndError)(nil); errors.As(err, &ended) {
+		return nil
+	}
+	p.set("ready-sec", time.Since(begin).Seconds())
+	if _, peak := p.Memory(); live > 0 {
+		p.set("restart-of-live", float64(peak.RSS)/live)
+	}
 	return err
 }
 
-func (t *tempest) sayNowAndThen(ctx context.Context) {
-	tick := time.NewTicker(sayPeriod)
+// watch lets the phase happen until its time is over, the server has ended, or the
+// clients are through.
+func (p *phase) watch(ctx context.Context) {
+	set := p.host.set
+	exploded := set.Exploded()
+	set.Explode(p.Explode)
+	set.Churn(p.Churn)
+	p.start = time.Now()
+	if p.Compact {
+		set.Ahead(p.start.Add(ahead))
+	}
+	ctx, cancel := context.WithDeadline(ctx, p.start.Add(p.For))
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() { p.addProbes(probe.Run(ctx, p.Dead(), p.URL, p.host.scenario.ProbeRate)) })
+	watching.Go(func() { p.follow(ctx, cancel) })
+	select {
+	case <-p.Dead():
+		time.Sleep(cutTime)
+		cancel()
+	case <-ctx.Done():
+	}
+	p.end = time.Now()
+	if !p.Alive() && p.Ended().Before(p.end) {
+		p.end = p.Ended()
+	}
+	p.set("lived-sec", p.end.Sub(p.start).Seconds())
+	if p.Explode > 0 {
+		p.set("exploded", float64(set.Exploded()-exploded))
+	}
+	set.Explode(0)
+	set.Churn(0)
+	set.Ahead(time.Time{})
+	watching.Wait()
+}
+
+// follow looks at what the server says of itself while the phase lasts, and ends it
+// when what it is to last until has come.
+func (p *phase) follow(ctx context.Context, end func()) {
+	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
-	for {
+	named := false
+	for round := 1; ; round++ {
 		select {
+		case <-tick.C:
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			left := max(0, t.config.Duration-time.Since(t.start))
-			t.host.say(t.Binary, "%s, peak %s, %s left", mib(t.Watch.Now().RSS), mib(t.Watch.Peak().RSS), left.Round(time.Second))
+		}
+		state, culprit := p.status(ctx)
+		if p.Explode > 0 && !named && culprit == targets.Exploding {
+			named = true
+			p.set("culprit-sec", time.Since(p.start).Seconds())
+		}
+		switch {
+		case p.Until == scenario.Back && p.isBack(ctx, state):
+			p.set("back-sec", time.Since(p.start).Seconds())
+			end()
+		case p.Until == scenario.Compacted && p.isCompacted(ctx):
+			end()
+		}
+		if round%sayPeriod == 0 {
+			_, peak := p.Memory()
+			p.say("%s: %s, peak %s, %s left %s", p.Name, mib(p.rss()), mib(peak.RSS), time.Until(p.start.Add(p.For)).Round(time.Second), state)
 		}
 	}
 }
 
-// afterwards asks a server that lives what it has stored, and sees how it comes
-// to rest and ends.
-func (t *tempest) afterwards(ctx context.Context) {
-	r := t.result
-	stored := t.stored(ctx)
-	t.recover(ctx)
-	r.Peak = peaks(t.Watch.Peak())
-	if t.Alive() {
-		r.Survived = true
-		r.Lived = t.config.Duration.Seconds()
-		t.host.say(t.Binary, "survived, peak %s", mib(r.Peak.HWM))
-		if at := t.Watch.Recovered(); !at.IsZero() {
-			r.Recovered = seconds(max(0, at.Sub(t.end)))
-		}
-		if took, clean := t.Stop(ctx, t.config.Settle); clean {
-			r.Terminated = seconds(took)
-		}
-	} else {
-		r.Lived = t.Ended().Sub(t.start).Seconds()
-		r.How = t.how()
-		r.Log = t.Tail()
-		t.host.say(t.Binary, "ended after %.1f s: %s", r.Lived, r.How)
-		if t.Ended().Before(t.end) {
-			t.end = t.Ended()
-		}
-	}
-	r.Scrapes = t.host.set.Check(t.config.ScrapeInterval, t.start, t.end)
-	t.judge(stored)
-}
-
-// judge takes what is stored for what happened: a scrape may have been made and
-// its samples lost.
-func (t *tempest) judge(stored *storedTimes) {
-	r := t.result
-	if stored == nil {
-		return
-	}
-	var scrapes slots.Count
-	for _, times := range stored.up {
-		scrapes.Add(slots.Check(times[0], t.config.ScrapeInterval, times, t.start, t.end))
-	}
-	if len(stored.up) == len(t.host.set.Paths) {
-		r.Scrapes.Missed = max(r.Scrapes.Missed, scrapes.Missed)
-	} else {
-		r.Scrapes.Missed = r.Scrapes.Expected
-	}
-	if len(stored.rules) > 0 {
-		rules := slots.Check(stored.rules[0], t.config.RuleInterval, stored.rules, t.start, t.end)
-		r.Rules = slots.Count{Expected: rules.Expected, Missed: max(rules.Missed, r.Rules.Missed)}
-	}
-}
-
-// recover waits until memory has come down, the server has ended, or the wait is
-// over.
-func (t *tempest) recover(ctx context.Context) {
-	ctx, cancel := context.WithDeadline(ctx, t.end.Add(t.config.Settle))
-	defer cancel()
-	for t.Watch.Recovered().IsZero() {
-		if t.wait(ctx) != nil {
-			return
-		}
-	}
-}
-
-// storedTimes are the times of samples that the server has: of scrapes that were
-// good, by target, and of evaluations of the rules.
-type storedTimes struct {
-	up    map[string][]time.Time
-	rules []time.Time
-}
-
-// stored asks until it is answered; nil if that takes too long.
-func (t *tempest) stored(ctx context.Context) *storedTimes {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	for {
-		up, err := t.times(ctx, "up", "instance")
-		if err == nil {
-			var beats map[string][]time.Time
-			if beats, err = t.times(ctx, heartbeat, "__name__"); err == nil {
-				return &storedTimes{up: up, rules: beats[heartbeat]}
-			}
-		}
-		if t.wait(ctx) != nil {
-			return nil
-		}
-	}
-}
-
-// times are the times at which series were 1, by the value of a label. They
-// reach back to before the storm.
-func (t *tempest) times(ctx context.Context, name, by string) (map[string][]time.Time, error) {
-	reach := time.Since(t.start) + t.config.Baseline
-	b, err := t.Get(ctx, "/api/v1/query?query="+url.QueryEscape(fmt.Sprintf("%s[%dms]", name, reach.Milliseconds())))
-	if err != nil {
-		return nil, err
-	}
+// status is the memory's state and the job that causes most of the new series, if
+// the server tells.
+func (p *phase) status(ctx context.Context) (state, culprit string) {
 	var answer struct {
 		Data struct {
-			Result []struct {
-				Metric map[string]string
-				Values [][2]any
-			}
+			Memory    struct{ State string }
+			NewSeries struct{ Culprits []struct{ Job string } }
 		}
 	}
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, err
+	if b, err := p.Get(ctx, "/api/v1/status/guard"); err != nil || json.Unmarshal(b, &answer) != nil {
+		return "", ""
 	}
-	times := map[string][]time.Time{}
-	for _, s := range answer.Data.Result {
-		key := s.Metric[by]
-		for _, v := range s.Values {
-			if at, ok := v[0].(float64); ok && v[1] == "1" {
-				times[key] = append(times[key], time.UnixMilli(int64(at*1000)))
-			}
-		}
+	if c := answer.Data.NewSeries.Culprits; len(c) > 0 {
+		culprit = c[0].Job
 	}
-	return times, nil
+	return answer.Data.Memory.State, culprit
 }
 
-// followRules reads the counters of rule evaluations while the storm lasts: a
-// server that is killed can tell nothing afterwards. The counts are as of the
-// last answer.
-func (t *tempest) followRules(ctx context.Context) (slots.Count, int) {
-	first, err := t.ruleCounters(context.WithoutCancel(ctx))
-	if err != nil {
-		return slots.Count{}, 0
+// isBack says whether everything is as at rest: the memory's state, or where there
+// is none the memory, and what is scraped.
+func (p *phase) isBack(ctx context.Context, state string) bool {
+	if state != "ok" && (state != "" || float64(p.rss()) > backAt*float64(p.rest)) {
+		return false
 	}
-	last := first
-	tick := time.NewTicker(rulePeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if now, err := t.ruleCounters(context.WithoutCancel(ctx)); err == nil {
-				last = now
-			}
-			return slots.Count{Expected: last.scheduled - first.scheduled, Missed: last.missed - first.missed}, last.failed - first.failed
-		case <-tick.C:
-			if now, err := t.ruleCounters(ctx); err == nil {
-				last = now
-			}
-		}
+	up, err := p.query(ctx, "sum(up)", time.Now())
+	return err == nil && int(up) == p.host.set.Len(targets.Steady, targets.Churning, targets.Exploding)+1
+}
+
+func (p *phase) isCompacted(ctx context.Context) bool {
+	const total = "sum(prometheus_tsdb_compactions_total"
+	n, err := p.query(ctx, total+") - "+total+" @ "+family.Seconds(p.start)+")", time.Now())
+	return err == nil && n > 0
+}
+
+func (p *phase) addProbes(r probe.Result) {
+	p.set("sum-up-p50-sec", r.Query.P50)
+	p.set("sum-up-p99-sec", r.Query.P99)
+	p.set("sum-up-failed", float64(r.Query.Failed))
+	p.set("health-p99-sec", r.Health.P99)
+	p.set("health-failed", float64(r.Health.Failed))
+	p.set("metrics-p99-sec", r.Metrics.P99)
+	p.set("metrics-failed", float64(r.Metrics.Failed))
+}
+
+func (p *phase) addMemory() {
+	_, peak := p.Memory()
+	p.set("peak-bytes", float64(peak.RSS))
+	p.set("over-rest-bytes", float64(peak.RSS-p.rest))
+	if p.host.limit > 0 {
+		p.set("peak-of-limit", float64(peak.Anon)/float64(p.host.limit))
 	}
 }
 
-type ruleCounters struct{ scheduled, missed, failed int }
+func (p *phase) addClients(r clients.Result) {
+	if p.Storm != nil {
+		all := clients.Outcomes{}
+		for _, o := range r.Storm {
+			for outcome, n := range o {
+				all[outcome] += n
+			}
+		}
+		p.result.families = r.Storm
+		p.addOutcomes("storm", all)
+	}
+	if p.SlowReaders != nil {
+		p.addOutcomes("slow", r.Slow)
+	}
+	if d := r.Dashboards; p.Dashboards != nil {
+		p.addOutcomes("dashboards", d.Outcomes)
+		asked := 0
+		for n := range maps.Values(d.Outcomes) {
+			asked += n
+		}
+		p.set("dashboards-refused-share", float64(asked-d.Outcomes["200"])/float64(max(1, asked)))
+		p.set("dashboards-unfriendly", float64(d.Unfriendly))
+		p.set("dashboards-p99-sec", probe.Quantile(slices.Sorted(slices.Values(d.Took)), 0.99).Seconds())
+		if d.Through > 0 {
+			p.set("dashboards-sec", d.Through.Seconds())
+		}
+	}
+	if p.IdleConnections > 0 {
+		p.set("idle-connections", float64(r.Idle))
+	}
+}
 
-func (t *tempest) ruleCounters(ctx context.Context) (ruleCounters, error) {
-	ctx, cancel := context.WithTimeout(ctx, probe.Timeout)
+// addOutcomes tells status codes other than 200 from ends without any.
+func (p *phase) addOutcomes(who string, o clients.Outcomes) {
+	refused := 0
+	for outcome, n := range o {
+		if _, err := strconv.Atoi(outcome); err == nil && outcome != "200" {
+			refused += n
+		}
+	}
+	p.set(who+"-answered", float64(o["200"]))
+	p.set(who+"-refused", float64(refused))
+	p.set(who+"-cut", float64(o[clients.Cut]))
+}
+
+// askStored asks for the figures that are stored, and for what expectations want
+// to know.
+func (p *phase) askStored(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	b, err := t.Get(ctx, "/metrics")
-	if err != nil {
-		return ruleCounters{}, err
+	sc, lived := p.host.scenario, p.end.Sub(p.start)
+	wide := lived + time.Duration(early*float64(max(sc.ScrapeInterval, sc.RuleInterval)))
+	scrapes := int(lived / sc.ScrapeInterval)
+	if p.Restart != "" { // The first may be a whole interval after the start.
+		scrapes--
 	}
-	return ruleCounters{
-		scheduled: sumMetric(b, "prometheus_rule_group_iterations_total"),
-		missed:    sumMetric(b, "prometheus_rule_group_iterations_missed_total"),
-		failed:    sumMetric(b, "prometheus_rule_evaluation_failures_total"),
-	}, nil
+	vars := strings.NewReplacer(
+		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Exploding)), "$lasting", lasting,
+		"$scrapes", strconv.Itoa(scrapes), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
+		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatFloat(p.result.figures["over-rest-bytes"], 'f', -1, 64),
+	)
+	for name, query := range stored {
+		if name == "compactions" && !p.Compact {
+			continue
+		}
+		if v, err := p.insist(ctx, vars.Replace(query)); err == nil {
+			p.set(name, v)
+		} else if name != "over-rest-of-budget" { // Which not every server has.
+			p.say("%s: %s cannot be asked: %v", p.Name, name, err)
+		}
+	}
+	for _, e := range sc.Expect {
+		if e.Query != "" && e.Phase == p.Name && (e.Binary == "" || e.Binary == p.binary.Name) {
+			if v, err := p.insist(ctx, vars.Replace(e.Query)); err == nil {
+				p.result.queries[e.Query] = v
+			} else {
+				p.say("%s: %v", e.Name, err)
+			}
+		}
+	}
 }
 
-// sumMetric sums all series of a metric in the text format.
-func sumMetric(text []byte, name string) int {
-	sum := 0.0
-	for line := range strings.Lines(string(text)) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || rest == "" || (rest[0] != '{' && rest[0] != ' ') {
-			continue
-		}
-		fields := strings.Fields(rest[strings.LastIndexByte(rest, '}')+1:])
-		if len(fields) == 0 {
-			continue
-		}
-		if v, err := strconv.ParseFloat(fields[0], 64); err == nil {
-			sum += v
+func ms(d time.Duration) string {
+	return model.Duration(d.Round(time.Millisecond)).String()
+}
+
+// insist asks again if it is refused: what runs may have to end first.
+func (p *phase) insist(ctx context.Context, query string) (v float64, err error) {
+	for range 5 {
+		if v, err = p.query(ctx, query, p.end); err == nil || p.wait(ctx) != nil {
+			return v, err
 		}
 	}
-	return int(sum)
+	return v, err
 }

@@ -28,14 +28,16 @@ const (
 	// MinSeries is the fewest series that can be asked for: what a cluster takes
 	// that has an API server.
 	MinSeries = 5000
-	// Step is the time between two samples of a series.
-	Step = time.Minute
+	// Step is the time between two samples of a series, oldStep before From.
+	Step    = time.Minute
+	oldStep = 15 * time.Minute
 
 	// clusterShare of the series are a whole modelled cluster; the rest are
 	// further API servers of the same kind, as in a server that scrapes the
 	// control planes of many clusters.
 	clusterShare = 20
-	minCluster   = 4000
+	// MinCluster is the fewest series of a cluster that has an API server.
+	MinCluster = 4000
 
 	// exemplars are written for so many series at most, which is what Prometheus
 	// keeps if it is not told otherwise.
@@ -49,45 +51,38 @@ type Options struct {
 	Dir string
 	// Series is how many series there are, MinSeries or more. It is met exactly.
 	Series int
-	// Seed picks names and values.
-	Seed uint64
+	// Old, unless it is zero, is when the first sample was; there are few until
+	// From.
+	Old time.Time
 	// From and To are the times of the first and the last sample. To may be in
 	// the future, so that every series still has a recent sample while the
 	// server runs; less than an hour, or the head would take no others.
 	From, To time.Time
-	// Exemplars has every tenth series get an exemplar, up to 100,000.
-	Exemplars bool
-}
-
-// Stats are what was written.
-type Stats struct {
-	Series int
-	// Buckets are the series that have a label le.
-	Buckets int
-	Samples int
 }
 
 // Write writes the data directory.
-func Write(ctx context.Context, o Options) (Stats, error) {
+func Write(ctx context.Context, o Options) error {
 	if o.Series < MinSeries {
-		return Stats{}, fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
+		return fmt.Errorf("series must be %d or more, got %d", MinSeries, o.Series)
 	}
-	cluster, err := kubelike.New(kubelike.Config{Series: max(minCluster, o.Series/clusterShare), Seed: o.Seed, Start: o.From})
+	if o.Old.IsZero() || o.Old.After(o.From) {
+		o.Old = o.From
+	}
+	cluster, err := kubelike.New(kubelike.Config{Series: max(MinCluster, o.Series/clusterShare), Seed: 1, Start: o.Old})
 	if err != nil {
-		return Stats{}, err
+		return err
 	}
 	for _, dir := range []string{o.Dir, filepath.Join(o.Dir, "chunks_head")} {
 		if err := os.Mkdir(dir, 0o777); err != nil {
-			return Stats{}, err
+			return err
 		}
 	}
 	wal, err := wlog.NewSize(nil, nil, filepath.Join(o.Dir, "wal"), wlog.DefaultSegmentSize, compression.Snappy)
 	if err != nil {
-		return Stats{}, err
+		return err
 	}
-	w := &writer{o: o, wal: wal, next: 1}
-	err = w.write(ctx, cluster)
-	return w.stats, errors.Join(err, wal.Close())
+	w := &writer{o: o, wal: wal, ref: 1}
+	return errors.Join(w.write(ctx, cluster), wal.Close())
 }
 
 // entity is a group of series and the references of its first ones.
@@ -103,9 +98,9 @@ type writer struct {
 	wal      *wlog.WL
 	enc      record.Encoder
 	entities []entity
-	next     chunks.HeadSeriesRef
-	buckets  []chunks.HeadSeriesRef // every tenth, for exemplars
-	stats    Stats
+	ref      chunks.HeadSeriesRef // of the next series
+	buckets  int
+	traced   []chunks.HeadSeriesRef // every tenth bucket, for exemplars
 
 	series  []record.RefSeries
 	samples []record.RefSample
@@ -117,7 +112,7 @@ func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
 	if err := w.logSeries(ctx, cluster); err != nil {
 		return err
 	}
-	for at := w.o.From; !at.After(w.o.To); at = at.Add(Step) {
+	for at := w.o.Old; !at.After(w.o.To); at = w.next(at) {
 		for _, e := range w.entities {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -128,6 +123,17 @@ func (w *writer) write(ctx context.Context, cluster *kubelike.Cluster) error {
 		}
 	}
 	return w.logExemplars()
+}
+
+// next is the time of the samples after those of a time.
+func (w *writer) next(at time.Time) time.Time {
+	if !at.Before(w.o.From) {
+		return at.Add(Step)
+	}
+	if next := at.Add(oldStep); next.Before(w.o.From) {
+		return next
+	}
+	return w.o.From
 }
 
 // logSeries logs the cluster's series, and then those of one API server after
@@ -151,7 +157,7 @@ func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error
 	}
 	group := apiserver.Groups()[0]
 	ls = group.AppendLabels(ls[:0], 0)
-	for i := 0; w.stats.Series < w.o.Series; i++ {
+	for i := 0; w.written() < w.o.Series; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -162,6 +168,8 @@ func (w *writer) logSeries(ctx context.Context, cluster *kubelike.Cluster) error
 	}
 	return nil
 }
+
+func (w *writer) written() int { return int(w.ref) - 1 }
 
 func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 	out := make([]labels.Labels, 0, len(ls))
@@ -176,42 +184,37 @@ func withInstance(ls []labels.Labels, instance string) []labels.Labels {
 
 // logEntity logs the series of an entity, or as many as are still wanted.
 func (w *writer) logEntity(g *kubelike.Group, ls []labels.Labels) error {
-	ls = ls[:min(len(ls), w.o.Series-w.stats.Series)]
-	w.entities = append(w.entities, entity{group: g, first: w.next, size: len(ls)})
+	ls = ls[:min(len(ls), w.o.Series-w.written())]
+	w.entities = append(w.entities, entity{group: g, first: w.ref, size: len(ls)})
 	w.series = w.series[:0]
 	for _, l := range ls {
 		if l.Has(labels.BucketLabel) {
-			if w.stats.Buckets%10 == 0 && len(w.buckets) < maxExemplars {
-				w.buckets = append(w.buckets, w.next)
+			if w.buckets%10 == 0 && len(w.traced) < maxExemplars {
+				w.traced = append(w.traced, w.ref)
 			}
-			w.stats.Buckets++
+			w.buckets++
 		}
-		w.series = append(w.series, record.RefSeries{Ref: w.next, Labels: l})
-		w.next++
+		w.series = append(w.series, record.RefSeries{Ref: w.ref, Labels: l})
+		w.ref++
 	}
-	w.stats.Series += len(ls)
 	w.buf = w.enc.Series(w.series, w.buf[:0])
 	return w.wal.Log(w.buf)
 }
 
 func (w *writer) logSamples(e entity, at time.Time) error {
-	w.values = e.group.AppendValues(w.values[:0], 0, at.Sub(w.o.From))
+	w.values = e.group.AppendValues(w.values[:0], 0, at.Sub(w.o.Old))
 	w.samples = w.samples[:0]
 	for i, v := range w.values[:e.size] {
 		w.samples = append(w.samples, record.RefSample{Ref: e.first + chunks.HeadSeriesRef(i), T: at.UnixMilli(), V: v})
 	}
-	w.stats.Samples += len(w.samples)
 	w.buf = w.enc.Samples(w.samples, w.buf[:0])
 	return w.wal.Log(w.buf)
 }
 
 func (w *writer) logExemplars() error {
-	if !w.o.Exemplars {
-		return nil
-	}
 	at := w.o.From.UnixMilli()
 	var batch []record.RefExemplar
-	for refs := range slices.Chunk(w.buckets, exemplarBatch) {
+	for refs := range slices.Chunk(w.traced, exemplarBatch) {
 		batch = batch[:0]
 		for _, ref := range refs {
 			batch = append(batch, record.RefExemplar{Ref: ref, T: at, V: 0.25, Labels: labels.FromStrings("trace_id", fmt.Sprintf("%032x", ref))})

@@ -8,7 +8,8 @@ package limit
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"github.com/alecthomas/units"
 )
 
 // Spec is a limit as it was asked for: a multiple of the memory at rest, a
@@ -18,36 +19,26 @@ type Spec struct {
 	Bytes  int64
 }
 
-var units = []struct {
-	suffix string
-	bytes  int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
-
-// ParseSpec parses "off", a factor greater than 1 such as "2.5", or a size such
-// as "4GiB".
-func ParseSpec(s string) (Spec, error) {
-	if s == "off" {
-		return Spec{}, nil
+// UnmarshalText parses "off", a factor greater than 1 such as "2.5", or a size
+// such as "4GiB".
+func (s *Spec) UnmarshalText(text []byte) error {
+	*s = Spec{}
+	if string(text) == "off" {
+		return nil
 	}
-	for _, u := range units {
-		number, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
+	if v, err := strconv.ParseFloat(string(text), 64); err == nil {
+		if !(v > 1 && v <= 1000) {
+			return fmt.Errorf("a limit's factor must be greater than 1 and at most 1000, got %s", text)
 		}
-		v, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(v*float64(u.bytes) >= 1 && v*float64(u.bytes) < 1<<62) {
-			return Spec{}, fmt.Errorf("%q is not a size such as 4GiB", s)
-		}
-		return Spec{Bytes: int64(v * float64(u.bytes))}, nil
+		s.Factor = v
+		return nil
 	}
-	v, err := strconv.ParseFloat(s, 64)
-	switch {
-	case err != nil:
-		return Spec{}, fmt.Errorf("%q must be off, a factor such as 2.5, a size such as 4GiB or 512MiB", s)
-	case !(v > 1 && v <= 1000):
-		return Spec{}, fmt.Errorf("the factor must be greater than 1 and at most 1000, got %s", s)
+	n, err := units.ParseBase2Bytes(string(text))
+	if err != nil || n < 1 {
+		return fmt.Errorf("a limit must be off, a factor such as 2.5, a size such as 4GiB or 512MiB, got %q", text)
 	}
-	return Spec{Factor: v}, nil
+	s.Bytes = int64(n)
+	return nil
 }
 
 // Of is the limit in bytes for a server that takes rest bytes at rest; 0 is

@@ -24,20 +24,19 @@ const Timeout = 30 * time.Second
 
 // Summary is what came of the questions.
 type Summary struct {
-	Count int `json:"count"`
+	Count int
 	// Failed had no answer in time, or one that was no 200.
-	Failed int     `json:"failed"`
-	P50    float64 `json:"p50_seconds"`
-	P99    float64 `json:"p99_seconds"`
-	Max    float64 `json:"max_seconds"`
+	Failed        int
+	P50, P99, Max float64 // in seconds
 }
 
 // Result is the Summary of each of the questions.
 type Result struct {
 	// Query is sum(up), asked over connections that are kept, as Grafana's are.
-	Query Summary `json:"query"`
-	// Health is /-/healthy over a new connection each time, as a kubelet asks.
-	Health Summary `json:"health"`
+	Query Summary
+	// Health is /-/healthy, over a new connection each time, as a kubelet asks;
+	// Metrics is /metrics, as another Prometheus does.
+	Health, Metrics Summary
 }
 
 // Run asks the server at a URL rate times a second until ctx ends, and waits for
@@ -50,7 +49,9 @@ func Run(ctx context.Context, dead <-chan struct{}, server string, rate float64)
 	kept := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	defer kept.CloseIdleConnections()
 	query := &question{url: server + "/api/v1/query?query=" + url.QueryEscape("sum(up)"), transport: kept}
-	health := &question{url: server + "/-/healthy", transport: &http.Transport{DisableKeepAlives: true}}
+	fresh := &http.Transport{DisableKeepAlives: true}
+	health := &question{url: server + "/-/healthy", transport: fresh}
+	metrics := &question{url: server + "/metrics", transport: fresh}
 
 	var open sync.WaitGroup
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
@@ -62,8 +63,9 @@ func Run(ctx context.Context, dead <-chan struct{}, server string, rate float64)
 		case <-dead:
 			running = false
 		case <-tick.C:
-			open.Go(func() { query.ask(asking, dead) })
-			open.Go(func() { health.ask(asking, dead) })
+			for _, q := range []*question{query, health, metrics} {
+				open.Go(func() { q.ask(asking, dead) })
+			}
 		}
 	}
 	answered := make(chan struct{})
@@ -74,7 +76,7 @@ func Run(ctx context.Context, dead <-chan struct{}, server string, rate float64)
 	case <-answered:
 	}
 	<-answered
-	return Result{Query: query.summary(), Health: health.summary()}
+	return Result{Query: query.summary(), Health: health.summary(), Metrics: metrics.summary()}
 }
 
 // question is one that is asked again and again.
@@ -143,13 +145,16 @@ func summarize(took []time.Duration, failed int) Summary {
 		return s
 	}
 	sorted := slices.Sorted(slices.Values(took))
-	s.P50, s.P99 = quantile(sorted, 0.5).Seconds(), quantile(sorted, 0.99).Seconds()
+	s.P50, s.P99 = Quantile(sorted, 0.5).Seconds(), Quantile(sorted, 0.99).Seconds()
 	s.Max = sorted[len(sorted)-1].Seconds()
 	return s
 }
 
-// quantile is the smallest of the values that a share q of them does not
+// Quantile is the smallest of the values that a share q of them does not
 // exceed.
-func quantile(sorted []time.Duration, q float64) time.Duration {
+func Quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -44,7 +44,8 @@ func TestSlowServerIsAskedAtTheSameRate(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, r.Query.Count, 5)
 	require.Equal(t, r.Health.Count, r.Query.Count)
-	require.Zero(t, r.Query.Failed+r.Health.Failed)
+	require.Equal(t, r.Metrics.Count, r.Query.Count)
+	require.Zero(t, r.Query.Failed+r.Health.Failed+r.Metrics.Failed)
 	require.GreaterOrEqual(t, r.Query.P50, 0.2)
 	require.Less(t, r.Health.P50, r.Query.P50)
 }

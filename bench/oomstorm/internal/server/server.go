@@ -1,8 +1,8 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server starts Prometheus binaries and follows their memory and CPU
-// time until they end.
+// Package server starts Prometheus binaries and follows their memory until they
+// end.
 package server
 
 import (
@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,26 +22,27 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/oomstorm/internal/spawn"
 	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
 	pollPeriod = 100 * time.Millisecond
 	tailLines  = 12
+	// samplePeriod is how often memory is read. A limit that is kept by killing
+	// can be exceeded by what a process allocates in that time.
+	samplePeriod = 20 * time.Millisecond
 )
 
 // Options say how to start a Binary.
 type Options struct {
 	DataDir    string
 	ConfigFile string
-	// GOMemLimit is the environment variable in bytes; 0 leaves it unset, so
-	// that Prometheus derives it from its cgroup.
-	GOMemLimit int64
+	// Addr is where to listen, as in 127.0.0.1:9090.
+	Addr string
 	// Procs is the cgroup.procs file of a cgroup to start in; empty is none.
 	Procs string
-	// KillAt is the anonymous memory in bytes at which the process is killed;
-	// 0 is never.
+	// KillAt is the anonymous memory in bytes at which the process is killed; 0 is
+	// never. GOMEMLIMIT is then 0.9 of it, as Prometheus has it in a cgroup.
 	KillAt int64
 	// ReadyTimeout is how long the server may take until it is ready.
 	ReadyTimeout time.Duration
@@ -54,51 +54,58 @@ type Server struct {
 	Binary binary.Binary
 	// URL is where it listens, as in http://127.0.0.1:9090.
 	URL string
-	// Watch follows its memory.
-	Watch *Watch
 
-	cmd       *exec.Cmd
-	listening chan string
-	dead      chan struct{}
-	err       error     // how it ended; read after dead
-	ended     time.Time // when it ended; read after dead
+	cmd   *exec.Cmd
+	dead  chan struct{}
+	err   error     // how it ended; read after dead
+	ended time.Time // when it ended; read after dead
 
-	mu   sync.Mutex
-	tail []string
+	mu        sync.Mutex
+	tail      []string
+	now, peak proc.Memory // peak is the most of each since ResetPeak
+	killed    bool
 }
 
 // Start starts a server and waits until it is ready. If it returns an error, or
 // ctx ends, no process is left. Otherwise the caller must call Kill or Stop.
 func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
-	if !proc.Supported {
-		return nil, errors.New("servers are measured through Linux's /proc and CPU clocks; this system has none")
-	}
-	s := &Server{Binary: b, listening: make(chan string, 1), dead: make(chan struct{})}
+	s := &Server{Binary: b, URL: "http://" + o.Addr, dead: make(chan struct{})}
 	if err := s.launch(o); err != nil {
 		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
 	}
-	s.Watch = watch(s, o.KillAt)
+	go s.watch(o.KillAt)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.ReadyTimeout, fmt.Errorf("%s was not ready after %s; see --ready-timeout", b.Name, o.ReadyTimeout))
 	defer cancel()
-	if err := s.waitReady(ctx); err != nil {
-		s.Kill()
-		return nil, err
+	for {
+		if _, err := s.Get(ctx, "/-/ready"); err == nil {
+			return s, nil
+		}
+		if err := s.Wait(ctx); err != nil {
+			s.Kill()
+			return nil, err
+		}
 	}
-	return s, nil
 }
 
 // launch starts the process on a thread that stays until it ends: the
 // parent-death signal is sent when the starting thread ends.
 func (s *Server) launch(o Options) error {
-	var err error
-	s.cmd, err = spawn.Command(spawn.Options{Procs: o.Procs}, s.Binary.Path, append([]string{
-		"--config.file=" + o.ConfigFile, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
-		"--enable-feature=exemplar-storage",
-	}, s.Binary.Args...)...)
-	if err != nil {
-		return err
+	args := append([]string{
+		"--config.file=" + o.ConfigFile, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=" + o.Addr, "--enable-feature=exemplar-storage",
+	}, s.Binary.Args...)
+	s.cmd = exec.Command(s.Binary.Path, args...)
+	if o.Procs != "" { // It joins its cgroup before its first instruction.
+		s.cmd = exec.Command("/bin/sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, o.Procs, s.Binary.Path}, args...)...)
 	}
-	s.cmd.Env = environment(o.GOMemLimit)
+	s.cmd.SysProcAttr = proc.ChildAttr()
+	for _, v := range os.Environ() { // The limit comes from the cgroup, or from us.
+		if !strings.HasPrefix(v, "GOMEMLIMIT=") {
+			s.cmd.Env = append(s.cmd.Env, v)
+		}
+	}
+	if o.KillAt > 0 {
+		s.cmd.Env = append(s.cmd.Env, fmt.Sprintf("GOMEMLIMIT=%d", o.KillAt/10*9))
+	}
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -120,84 +127,93 @@ func (s *Server) launch(o Options) error {
 	return <-started
 }
 
-// environment is ours, but for the limit, which is the same for every binary.
-func environment(goMemLimit int64) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GOMEMLIMIT=") {
-			env = append(env, v)
-		}
-	}
-	if goMemLimit > 0 {
-		env = append(env, fmt.Sprintf("GOMEMLIMIT=%d", goMemLimit))
-	}
-	return env
-}
-
-var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
-
 // readLog follows the log to its end, which is that of the process.
 func (s *Server) readLog(log io.Reader) {
 	in := bufio.NewScanner(log)
 	in.Buffer(nil, 1<<20)
-	found := false
 	for in.Scan() {
-		line := in.Text()
 		s.mu.Lock()
-		if s.tail = append(s.tail, line); len(s.tail) > tailLines {
+		if s.tail = append(s.tail, in.Text()); len(s.tail) > tailLines {
 			s.tail = s.tail[1:]
 		}
 		s.mu.Unlock()
-		if m := listenRE.FindStringSubmatch(line); m != nil && !found {
-			found = true
-			s.listening <- m[1]
-		}
 	}
 	// A line that does not fit must not block the process.
 	_, _ = io.Copy(io.Discard, log)
 }
 
-func (s *Server) waitReady(ctx context.Context) error {
-	select {
-	case addr := <-s.listening:
-		s.URL = "http://" + addr
-	case <-s.dead:
-		return s.stoppedEarly()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	tick := time.NewTicker(pollPeriod)
+// watch samples the process's memory until it ends, and kills it at a limit if
+// there is one.
+func (s *Server) watch(killAt int64) {
+	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
 	for {
-		if _, err := s.Get(ctx, "/-/ready"); err == nil {
-			return nil
-		}
 		select {
-		case <-tick.C:
 		case <-s.dead:
-			return s.stoppedEarly()
-		case <-ctx.Done():
-			return context.Cause(ctx)
+			return
+		case <-tick.C:
+		}
+		m, err := proc.ReadMemory(s.cmd.Process.Pid)
+		if err != nil {
+			continue // It has just ended, which dead will tell.
+		}
+		if s.sample(m, killAt) && s.Alive() {
+			proc.KillGroup(s.cmd.Process.Pid)
 		}
 	}
 }
 
-// EarlyEndError is the error of Start if the process ended before it was ready.
+// sample adds a sample and says whether to kill.
+func (s *Server) sample(m proc.Memory, killAt int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = m
+	s.peak = proc.Memory{RSS: max(s.peak.RSS, m.RSS, m.Peak), Anon: max(s.peak.Anon, m.Anon)}
+	s.killed = s.killed || killAt > 0 && m.Anon >= killAt
+	return s.killed
+}
+
+// Memory is the last sample, and the most of each since ResetPeak.
+func (s *Server) Memory() (now, peak proc.Memory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, s.peak
+}
+
+// ResetPeak forgets the peaks, also that of the kernel. A server that has ended
+// keeps them.
+func (s *Server) ResetPeak() {
+	s.mu.Lock() // It keeps an old sample from being added after the reset.
+	defer s.mu.Unlock()
+	if proc.ResetPeak(s.cmd.Process.Pid) == nil {
+		s.peak = proc.Memory{}
+	}
+}
+
+// EarlyEndError is the error of a wait for a server that has ended.
 type EarlyEndError struct {
-	Binary binary.Binary
+	Server *Server
 	How    string
-	Tail   []string // its last log lines
 }
 
 func (e *EarlyEndError) Error() string { return e.Unwrap().Error() }
 
-// Unwrap returns the error with the log lines apart.
+// Unwrap returns the error with the last log lines apart.
 func (e *EarlyEndError) Unwrap() error {
-	return cli.NewTail(fmt.Errorf("%s (%s) stopped before it was ready (%s)", e.Binary.Name, e.Binary.Path, e.How), strings.Join(e.Tail, "\n"))
+	b := e.Server.Binary
+	return cli.NewTail(fmt.Errorf("%s (%s) stopped (%s)", b.Name, b.Path, e.How), strings.Join(e.Server.Tail(), "\n"))
 }
 
-func (s *Server) stoppedEarly() error {
-	return &EarlyEndError{Binary: s.Binary, How: s.How(), Tail: s.Tail()}
+// Wait waits a moment; it is an error if the server ends meanwhile.
+func (s *Server) Wait(ctx context.Context) error {
+	select {
+	case <-time.After(pollPeriod):
+		return nil
+	case <-s.dead:
+		return &EarlyEndError{Server: s, How: s.How()}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Get reads a small answer. It is an error if it is no 200.
@@ -214,7 +230,7 @@ func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, res.Status)
+		err = fmt.Errorf("%s: %s: %.200s", req.URL.Path, res.Status, b)
 	}
 	return b, err
 }
@@ -241,14 +257,16 @@ func (s *Server) How() string {
 	if !errors.As(s.err, &exit) {
 		return "exit code 0"
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		how := "signal " + status.Signal().String()
-		if s.Watch != nil && s.Watch.Killed() {
-			how += ", by the watchdog"
-		}
-		return how
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return fmt.Sprintf("exit code %d", exit.ExitCode())
 	}
-	return fmt.Sprintf("exit code %d", exit.ExitCode())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.killed {
+		return "killed by oomstorm at the limit"
+	}
+	return "signal " + status.Signal().String()
 }
 
 // Tail is the end of the log.
@@ -258,33 +276,26 @@ func (s *Server) Tail() []string {
 	return append([]string(nil), s.tail...)
 }
 
-// CPU is the user and system time of the process so far.
-func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.cmd.Process.Pid) }
-
 // Kill kills the process and waits for its end.
 func (s *Server) Kill() {
 	if s.Alive() { // Else its number may be another's.
 		proc.KillGroup(s.cmd.Process.Pid)
 	}
 	<-s.dead
-	s.Watch.wait()
 }
 
-// Stop asks the process to end and says how long it took. If it takes longer
-// than timeout, or ctx ends, it is killed, and clean is false.
-func (s *Server) Stop(ctx context.Context, timeout time.Duration) (took time.Duration, clean bool) {
-	begin := time.Now()
+// Stop asks the process to end. If it takes longer than timeout, or ctx ends, it
+// is killed, and clean is false.
+func (s *Server) Stop(ctx context.Context, timeout time.Duration) (clean bool) {
 	if s.Alive() {
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-s.dead:
 		clean = true
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
 	s.Kill()
-	return time.Since(begin), clean
+	return clean
 }

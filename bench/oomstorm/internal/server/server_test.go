@@ -5,32 +5,19 @@ package server
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/promguard/promguard/bench/internal/proc"
 )
 
-func TestWatchKeepsThePeaksAndKillsAtTheLimit(t *testing.T) {
-	w := &Watch{}
-	w.AwaitBelow(100)
-	require.False(t, w.add(proc.Memory{RSS: 300, Anon: 90, Peak: 310}, 100))
-	require.True(t, w.Recovered().IsZero())
-	require.False(t, w.add(proc.Memory{RSS: 100, Anon: 99, Peak: 310}, 100))
-	require.WithinDuration(t, time.Now(), w.Recovered(), time.Minute)
-	require.Equal(t, proc.Memory{RSS: 300, Anon: 99, Peak: 310}, w.Peak())
-	require.Equal(t, int64(100), w.Now().RSS)
-	require.False(t, w.Killed())
-	require.False(t, w.add(proc.Memory{Anon: 1 << 40}, 0), "no limit")
-	require.True(t, w.add(proc.Memory{Anon: 100}, 100))
-	require.True(t, w.Killed())
-}
-
-func TestLimitReachesTheServerInOneWayOnly(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", "1GiB")
-	require.NotContains(t, environment(0), "GOMEMLIMIT=1GiB")
-	env := environment(5)
-	require.Contains(t, env, "GOMEMLIMIT=5")
-	require.NotContains(t, env, "GOMEMLIMIT=1GiB")
+func TestPeaksAreKeptAndTheLimitKills(t *testing.T) {
+	s := &Server{}
+	require.False(t, s.sample(proc.Memory{RSS: 300, Anon: 90, Peak: 310}, 100))
+	require.False(t, s.sample(proc.Memory{RSS: 100, Anon: 99, Peak: 310}, 100))
+	now, peak := s.Memory()
+	require.EqualValues(t, 100, now.RSS)
+	require.Equal(t, proc.Memory{RSS: 310, Anon: 99}, peak)
+	require.False(t, s.sample(proc.Memory{Anon: 1 << 40}, 0), "no limit")
+	require.True(t, s.sample(proc.Memory{Anon: 100}, 100))
 }

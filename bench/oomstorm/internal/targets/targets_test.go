@@ -6,40 +6,61 @@ package targets
 import (
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/promguard/promguard/bench/oomstorm/internal/slots"
 )
 
-func TestEveryTargetRemembersWhenItWasScraped(t *testing.T) {
+func TestTargetsStayChurnAndExplode(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	s, err := Serve()
+	s, err := Serve(4000, 4000)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	require.Len(t, s.Paths, most)
-
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	scrape := func(path string) {
+	scrape := func(path string) map[string]bool {
 		res, err := client.Get("http://" + s.Addr + path)
 		require.NoError(t, err)
 		defer res.Body.Close()
-		require.Equal(t, http.StatusOK, res.StatusCode)
 		body, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
-		require.NotEmpty(t, body)
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		names := map[string]bool{}
+		for line := range strings.Lines(string(body)) {
+			if name, _, ok := strings.Cut(strings.TrimSpace(line), "} "); ok {
+				names[name] = true
+			}
+		}
+		return names
 	}
-	for _, path := range s.Paths {
-		scrape(path)
+	require.Equal(t, len(s.Jobs[Steady])+1, s.Len(Steady, Exploding))
+	steady := scrape(s.Jobs[Steady][0])
+	require.NotEmpty(t, steady)
+	require.Equal(t, steady, scrape(s.Jobs[Steady][0]))
+
+	pods := s.Jobs[Churning][slices.IndexFunc(s.Jobs[Churning], func(p string) bool { return strings.Contains(p, "cadvisor") })]
+	before := scrape(pods)
+	require.Equal(t, before, scrape(pods), "nobody has asked for churn")
+	s.Churn(1e6)
+	require.Eventually(t, func() bool { return len(before) > 0 && !mapsEqual(before, scrape(pods)) }, time.Minute, time.Millisecond)
+
+	path := s.Jobs[Exploding][0]
+	require.Len(t, scrape(path), base)
+	s.Explode(1_000_000)
+	require.Eventually(t, func() bool { return len(scrape(path)) > base }, time.Minute, time.Millisecond)
+	s.Explode(0)
+	require.Len(t, scrape(path), base)
+	require.Positive(t, s.Exploded())
+}
+
+func mapsEqual(a, b map[string]bool) bool {
+	for k := range a {
+		if !b[k] {
+			return false
+		}
 	}
-	scrape(s.Paths[0])
-	require.Equal(t, 1, s.Scraped())
-	now := time.Now()
-	require.Equal(t, slots.Count{Expected: 3 * most, Missed: 3 * most},
-		s.Check(time.Minute, now.Add(30*time.Second), now.Add(4*time.Minute+30*time.Second)))
-	s.Forget()
-	require.Zero(t, s.Scraped())
+	return len(a) == len(b)
 }
