@@ -109,9 +109,9 @@ func (b *Budget) used() (sum int64) {
 	return sum
 }
 
-// refresh sets the budget to what everything but reads leaves of the memory limit.
-// What lives is known from the last collection, so what reads held is to be known
-// from then, too.
+// refresh sets the budget to what everything but reads leaves of the memory limit,
+// compactions that go on included. What lives is known from the last collection, so
+// what reads held is to be known from then, too.
 func (b *Budget) refresh() {
 	if b.usage == nil {
 		return
@@ -125,7 +125,7 @@ func (b *Budget) refresh() {
 	}
 	b.lastUsed = used
 	if u.Limit > 0 {
-		b.total = max(leastBudget, int64(budgetShare*float64(u.Limit))-b.rest)
+		b.total = max(leastBudget, int64(budgetShare*float64(u.Limit))-b.rest-u.Reserved)
 		if b.most > 0 {
 			b.total = min(b.total, b.most)
 		}

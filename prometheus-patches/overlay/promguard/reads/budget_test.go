@@ -233,6 +233,9 @@ func TestTheBudgetIsWhatIsLeftOfTheLimit(t *testing.T) {
 	u.Live, u.Cycle = 300*mib, 4
 	b.refresh()
 	require.EqualValues(t, 500*mib, b.Total())
+	u.Reserved = 50 * mib
+	b.refresh()
+	require.EqualValues(t, 450*mib, b.Total(), "a compaction takes its part")
 	u.Limit = 350 * mib
 	b.refresh()
 	require.EqualValues(t, leastBudget, b.Total(), "small reads go on")

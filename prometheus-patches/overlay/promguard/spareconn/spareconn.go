@@ -31,7 +31,7 @@ import (
 const lifetime = 30 * time.Second
 
 // served are the paths that are answered over spare connections.
-var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/"}
+var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
 
 // Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {

@@ -176,7 +176,7 @@ func TestHealthChecksAreAnsweredWhenRequestsRunOnAllConnections(t *testing.T) {
 		s := serve(t, 2, 2, http2)
 		end := s.run(t, 2)
 		s.occupy(t, 30) // They keep nobody out of the spare ones either.
-		for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard/queries"} {
+		for _, path := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/queries"} {
 			resp, body := s.get(t, path)
 			require.Equal(t, http.StatusOK, resp.StatusCode, path)
 			require.Equal(t, "/prefix"+path, body)
