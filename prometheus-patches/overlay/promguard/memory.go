@@ -164,11 +164,11 @@ func (f *seriesFlags) nameCulprit(logger *slog.Logger) func(old, current memory.
 	}
 }
 
-func (s *seriesFlags) headLimits() []ingest.Limit {
-	if s.head.String() == off {
+func (f *seriesFlags) headLimits() []ingest.Limit {
+	if f.head.String() == off {
 		return nil
 	}
-	return []ingest.Limit{ingest.HeadLimit(s.head.series, s.head.mode)}
+	return []ingest.Limit{ingest.HeadLimit(f.head.series, f.head.mode)}
 }
 
 // ReloadSeriesLimits returns apply, preceded by a reload of the file with the limits of

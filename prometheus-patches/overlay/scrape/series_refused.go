@@ -33,13 +33,12 @@ func (sl *scrapeLoop) seriesJudge() seriesJudge {
 	return sl.seriesGate.Judge()
 }
 
-// admits asks about a series that has no reference.
-func (j seriesJudge) admits(ref storage.SeriesRef, ls labels.Labels, err *error) bool {
+// ask asks about a series that has no reference.
+func (j seriesJudge) ask(ref storage.SeriesRef, ls labels.Labels) error {
 	if ref != 0 || j == nil {
-		return true
+		return nil
 	}
-	*err = j(ls)
-	return *err == nil
+	return j(ls)
 }
 
 var scrapeSeriesRefusedMetric = reportSample{

@@ -293,7 +293,7 @@ func runRefusals(t testing.TB, steps []byte) {
 		now := map[string]bool{}
 		for _, family := range refusedUniverse {
 			for _, l := range family {
-				series := seriesText(t, l)
+				series := seriesText(l)
 				switch keep, exposed := want[l]; {
 				case exposed && keep:
 					require.True(t, has(samples, series), "%s is kept", l)
@@ -317,10 +317,10 @@ func runRefusals(t testing.TB, steps []byte) {
 }
 
 // seriesText is how a line's series is written as labels.
-func seriesText(t testing.TB, line string) string {
+func seriesText(line string) string {
 	name, rest, _ := strings.Cut(line, "{")
 	b := labels.NewBuilder(labels.FromStrings("__name__", name))
-	for _, pair := range strings.Split(strings.TrimSuffix(rest, "}"), ",") {
+	for pair := range strings.SplitSeq(strings.TrimSuffix(rest, "}"), ",") {
 		if k, v, ok := strings.Cut(pair, "="); ok {
 			b.Set(k, strings.Trim(v, `"`))
 		}

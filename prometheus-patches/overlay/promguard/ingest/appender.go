@@ -77,7 +77,8 @@ func (j *judge) decide(ls labels.Labels, has func(labels.Labels) bool) *refusal 
 		return j.gate.judge(j.source, ls, false)
 	}
 	if d := j.families[fam.key]; d != nil {
-		if d.series++; d.series <= familySize {
+		d.series++
+		if d.series <= familySize {
 			return d.err
 		}
 		return j.gate.judge(j.source, ls, false)

@@ -77,7 +77,7 @@ func series(t *testing.T, text string) labels.Labels {
 	t.Helper()
 	name, rest, _ := strings.Cut(text, "{")
 	b := labels.NewBuilder(labels.FromStrings("__name__", name))
-	for _, pair := range strings.Split(strings.TrimSuffix(rest, "}"), ",") {
+	for pair := range strings.SplitSeq(strings.TrimSuffix(rest, "}"), ",") {
 		if k, v, ok := strings.Cut(pair, "="); ok {
 			b.Set(k, v)
 		}

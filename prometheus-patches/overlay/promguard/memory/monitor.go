@@ -7,6 +7,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,7 +203,7 @@ func (m *Monitor) OnChange(f func(old, current State, u Usage)) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.onChange = append(m.onChange[:len(m.onChange):len(m.onChange)], f)
+	m.onChange = append(slices.Clip(m.onChange), f)
 }
 
 // Usage returns what was last seen.
