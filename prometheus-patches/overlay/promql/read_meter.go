@@ -30,8 +30,8 @@ const (
 const (
 	// meterStep is how many samples are evaluated between two looks at the account.
 	meterStep = 16 << 10
-	// meterLabelsEvery is how many labels are built between two of them.
-	meterLabelsEvery = 256
+	// meterHoldEvery is how many labels and groups are made between two of them.
+	meterHoldEvery = 256
 	// maxLabelValue is the longest value that label_replace and label_join may build.
 	maxLabelValue = 64 << 10
 )
@@ -52,7 +52,10 @@ type readMeter struct {
 	// beside their points.
 	results int64
 	told    int64
-	built   int
+	// untold are bytes of results since the account was last told of some, and holds
+	// how often there were any.
+	untold int64
+	holds  int
 }
 
 // meter begins to count what the evaluation holds, and returns what ends it: what is
@@ -67,15 +70,15 @@ func (ev *evaluator) meter(ctx context.Context) (end func()) {
 	ev.maxSamples = min(m.most, meterStep)
 	return func() {
 		// To give back stops nothing.
-		_ = account.Use(m.held(ev.currentSamples) - m.told)
+		_ = account.Use(m.bytes(ev.currentSamples) - m.told)
 	}
 }
 
-func (m *readMeter) held(samples int) int64 { return int64(samples)*meterPointBytes + m.results }
+func (m *readMeter) bytes(samples int) int64 { return int64(samples)*meterPointBytes + m.results }
 
 // tell tells the account of what is held more than before, and looks at the context.
 func (m *readMeter) tell(samples int) error {
-	if held := m.held(samples); held > m.told {
+	if held := m.bytes(samples); held > m.told {
 		more := held - m.told
 		m.told = held
 		if err := m.account.Use(more); err != nil {
@@ -151,8 +154,7 @@ func buildsLabels(expr parser.Expr) bool {
 func (ev *evaluator) addPoint(ss *Series, ts int64, f float64, h *histogram.FloatHistogram, numSteps int) {
 	if m := ev.readMeter; m != nil && h == nil {
 		if ss.Floats == nil {
-			m.results += int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes
-			ev.buildLabels(ss.Metric, 0)
+			ev.hold(int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes)
 		}
 		m.results -= meterPointBytes
 	}
@@ -162,9 +164,8 @@ func (ev *evaluator) addPoint(ss *Series, ts int64, f float64, h *histogram.Floa
 // addGroupPoint is addToSeries for a group of newGroup. The evaluator counts its
 // points when all are there.
 func (ev *evaluator) addGroupPoint(ss *Series, ts int64, f float64, h *histogram.FloatHistogram, numSteps int) {
-	if m := ev.readMeter; m != nil && h != nil {
-		m.results += int64(h.Size())
-		ev.buildLabels(labels.EmptyLabels(), 0)
+	if ev.readMeter != nil && h != nil {
+		ev.hold(int64(h.Size()))
 	}
 	addToSeries(ss, ts, f, h, numSteps)
 }
@@ -172,9 +173,8 @@ func (ev *evaluator) addGroupPoint(ss *Series, ts int64, f float64, h *histogram
 // newGroup returns the series of a new group of an aggregation, which will have a
 // point at each step.
 func (ev *evaluator) newGroup(group labels.Labels) Series {
-	if m := ev.readMeter; m != nil {
-		m.results += int64(ev.numSteps())*meterPointBytes + meterGroupBytes
-		ev.buildLabels(group, 0)
+	if ev.readMeter != nil {
+		ev.hold(int64(ev.numSteps())*meterPointBytes + meterGroupBytes + int64(group.ByteSize()))
 	}
 	return Series{Metric: group}
 }
@@ -208,17 +208,20 @@ func (ev *evaluator) buildLabel(function string, metric labels.Labels, size int)
 	if size > maxLabelValue {
 		panic(fmt.Errorf("Build shorter labels: %s() may make one of %d bytes here, and at most %d are allowed", function, size, maxLabelValue)) //nolint:staticcheck // It is what a client reads.
 	}
-	ev.buildLabels(metric, size)
+	ev.hold(int64(metric.ByteSize()) + int64(size))
 }
 
-// buildLabels tells of labels that were built, or are about to be, of these and so
-// many bytes more.
-func (ev *evaluator) buildLabels(l labels.Labels, more int) {
+// hold adds bytes to what the expression in progress holds, and tells of many of
+// them before they are taken.
+func (ev *evaluator) hold(bytes int64) {
 	m := ev.readMeter
-	m.results += int64(l.ByteSize()) + int64(more)
-	if m.built++; m.built%meterLabelsEvery == 0 || more > maxLabelValue/meterLabelsEvery {
-		if err := m.tell(ev.currentSamples); err != nil {
-			panic(err)
-		}
+	m.results += bytes
+	m.untold += bytes
+	if m.holds++; m.untold < meterStep*meterPointBytes && m.holds%meterHoldEvery != 0 {
+		return
+	}
+	m.untold = 0
+	if err := m.tell(ev.currentSamples); err != nil {
+		panic(err)
 	}
 }
