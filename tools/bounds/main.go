@@ -15,8 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/promguard/promguard/internal/relabel"
 )
 
 func main() {
@@ -34,7 +32,7 @@ func main() {
 
 // limits are how far a quantile may move on any data, as a factor, from the strictest
 // to none.
-var limits = []float64{2, 3, 4, 5, 6, 15, none}
+var limits = []float64{2, 3, 4, 6, none}
 
 // report prints the curve and, for the limit that recommended has, what stays of each
 // histogram.
@@ -48,12 +46,10 @@ func report(w io.Writer, f *facts) error {
 		return err
 	}
 	fmt.Fprintln(w, table)
-	for _, profile := range []string{relabel.ProfileMinimal, relabel.ProfileRecommended} {
-		if table, err = shares(f, profile); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s:\n\n%s\n", profile, table)
+	if table, err = shares(f); err != nil {
+		return err
 	}
+	fmt.Fprintln(w, table)
 	fmt.Fprintf(w, "What stays within %s:\n\n", factorText(recommendedLimit))
 	for _, h := range hs {
 		fmt.Fprintf(w, "%s: %s\n", h.rule.ID, boundsText(h.search(measuredLimit, recommendedLimit)))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/prometheus/internal/didyoumean"
 	"github.com/prometheus/prometheus/internal/relabel"
-	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
 
@@ -29,8 +28,7 @@ type Flags struct {
 	replay        choice
 	dropRulesFlag dropRulesFlag
 	dropRules     *dropRules
-	memoryLimit   limit
-	memory        *memory.Monitor
+	series        seriesFlags
 }
 
 // Values of --guard.wal-replay.
@@ -45,15 +43,11 @@ type newFlag func(a *kingpin.Application, name, help string) *kingpin.FlagClause
 // AddFlags adds promguard's flags to the application. Those that an agent refuses,
 // as they are of no use to it, are made by serverOnly.
 func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
-	f := &Flags{
-		replay:      choice{words: []string{replayParallel, replayUpstream}},
-		memoryLimit: limit{hasAuto: true, bytes: true, least: leastMemory, leastWhy: "a server without series takes nearly that"},
-	}
+	f := &Flags{replay: choice{words: []string{replayParallel, replayUpstream}}}
 	add := func(name, help, value string, v kingpin.Value) {
 		serverOnly(a, name, help).Default(value).SetValue(namedValue{v, name})
 	}
-	add("guard.memory-limit", "Memory that the server may use: auto, off, or a size, to which GOMEMLIMIT is lowered. auto is GOMEMLIMIT, or else the container's or the machine's memory. Near it the server degrades: reads get less, then new series are refused, while existing ones keep every sample.",
-		"auto", &f.memoryLimit)
+	f.series.add(add)
 	f.reads.add(add)
 	serverOnly(a, "no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.reads.noText)
 	add("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS.", walreplay.AutoMax),
@@ -99,7 +93,7 @@ func (f *Flags) Log(logger *slog.Logger, agent bool) {
 		logger.Info("promguard", dropRules)
 		return
 	}
-	logger.Info("promguard", slog.String("memory_limit", f.memoryLimit.String()), f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
+	logger.Info("promguard", slog.String("memory_limit", f.series.memory.String()), slog.String("max_head_series", f.series.head.String()), slog.String("series_limits", f.series.limits), f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

@@ -95,6 +95,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		MaxBytes:            f.reads.maxBytes.or(0),
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
+		Memory:              f.series.monitor,
 		CheckText:           f.reads.checkText(),
 		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,

@@ -41,6 +41,11 @@ func (u Usage) liveNow() int64 {
 	return live - u.transient
 }
 
+// Alarming says that what lives has all but reached the limit.
+func (u Usage) Alarming() bool {
+	return u.Limit > 0 && float64(u.liveNow()) >= alarm*float64(u.Limit)
+}
+
 const (
 	// fast is how often the Monitor looks while memory is needed or may become scarce:
 	// the runtime allocates some gigabytes a second.
