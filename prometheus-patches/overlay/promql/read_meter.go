@@ -217,7 +217,8 @@ func (ev *evaluator) hold(bytes int64) {
 	m := ev.readMeter
 	m.results += bytes
 	m.untold += bytes
-	if m.holds++; m.untold < meterStep*meterPointBytes && m.holds%meterHoldEvery != 0 {
+	m.holds++
+	if m.untold < meterStep*meterPointBytes && m.holds%meterHoldEvery != 0 {
 		return
 	}
 	m.untold = 0

@@ -54,7 +54,7 @@ var meterExprs = []string{
 func TestMeterChangesNeitherResultsNorTheLimitOfSamples(t *testing.T) {
 	s := meterStorage(t)
 	for _, expr := range meterExprs {
-		for _, most := range []int{1, 16 << 10, 40_000, 50_000_000} {
+		for _, most := range []int{1, 40_000, 50_000_000} {
 			want := meterQuery(t.Context(), t, s, most, expr, time.Second)
 			_, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
 			got := meterQuery(ctx, t, s, most, expr, time.Second)

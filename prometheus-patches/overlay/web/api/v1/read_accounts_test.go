@@ -201,11 +201,11 @@ func (d *discardRecorder) Write(p []byte) (int, error) {
 }
 
 func rangeQuery(expr string, step time.Duration) string {
-	return "/query_range?" + url.Values{"query": {expr}, "start": {"300"}, "end": {fmt.Sprint(accountEnd.Unix())}, "step": {fmt.Sprint(step.Seconds())}}.Encode()
+	return "/query_range?" + url.Values{"query": {expr}, "start": {"300"}, "end": {strconv.FormatInt(accountEnd.Unix(), 10)}, "step": {strconv.Itoa(int(step.Seconds()))}}.Encode()
 }
 
 func instantQuery(expr string) string {
-	return "/query?" + url.Values{"query": {expr}, "time": {fmt.Sprint(accountEnd.Unix())}}.Encode()
+	return "/query?" + url.Values{"query": {expr}, "time": {strconv.FormatInt(accountEnd.Unix(), 10)}}.Encode()
 }
 
 // accountShapes are requests that hold much, by what they hold it for.
