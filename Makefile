@@ -149,6 +149,13 @@ test-wal-fuzz: patches-apply
 	cd $(TREE) && GOWORK=off PROMGUARD_REPLAY_SEEDS=$(WAL_FUZZ_SEEDS) PROMGUARD_REPLAY_SEED=$(WAL_FUZZ_FIRST) \
 		go test -count=1 -timeout 120m -v ./tsdb -run TestReplayEndsAsUpstreamDoes
 
+## test-read-accounts: what reads of 300 shapes and READ_ACCOUNTS_SEED's 100 random ones hold, against their accounts
+.PHONY: test-read-accounts
+READ_ACCOUNTS_SEED ?= 1
+test-read-accounts: patches-apply
+	cd $(TREE) && GOWORK=off PROMGUARD_READ_ACCOUNTS=1 PROMGUARD_READ_ACCOUNTS_SEED=$(READ_ACCOUNTS_SEED) \
+		go test -count=1 -timeout 60m -v ./web/api/v1 -run TestAccountsOfReads
+
 ## test-rules-fuzz: RULES_FUZZ_EXPRESSIONS random expressions with and without random drop rules, against what rules check says of them
 .PHONY: test-rules-fuzz
 RULES_FUZZ_EXPRESSIONS ?= 100000

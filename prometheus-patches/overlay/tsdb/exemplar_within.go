@@ -61,7 +61,8 @@ func (q exemplarQuerier) matching(matchers [][]*labels.Matcher) []labels.Labels 
 func (q exemplarQuerier) sort(series []labels.Labels) {
 	compared, ended := 0, false
 	slices.SortFunc(series, func(a, b labels.Labels) int {
-		if compared++; compared%exemplarSeriesEvery == 0 {
+		compared++
+		if compared%exemplarSeriesEvery == 0 {
 			ended = q.ctx.Err() != nil
 		}
 		if ended {

@@ -80,7 +80,8 @@ func (b *boundIndex) PostingsForLabelMatching(ctx context.Context, name string, 
 	var err error
 	seen, matched := 0, 0
 	p := b.IndexReader.PostingsForLabelMatching(ctx, name, func(value string) bool {
-		if seen++; seen%checkPostingsEvery == 0 && err == nil {
+		seen++
+		if seen%checkPostingsEvery == 0 && err == nil {
 			if err = b.use(int64(matched) * listBytes); err == nil {
 				err = b.account.Yield(ctx)
 			}

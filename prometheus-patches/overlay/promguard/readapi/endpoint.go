@@ -44,6 +44,7 @@ const (
 	kindUnlimited kind = iota // Writes, streams for as long as the client likes, or changes the database.
 	kindStatus                // Small, or must never wait: rules, alerts, build information.
 	kindMetadata              // Series, labels, targets.
+	kindPrinted               // PromQL that is parsed and printed, and not evaluated.
 	kindBulk                  // Federation and remote read.
 	kindQuery                 // PromQL.
 )
@@ -68,8 +69,8 @@ var kinds = []struct {
 	{"/alertmanagers", kindStatus},
 	{"/features", kindStatus},
 	{"/openapi", kindStatus},
-	{"/format_query", kindStatus},
-	{"/parse_query", kindStatus},
+	{"/format_query", kindPrinted},
+	{"/parse_query", kindPrinted},
 	{"/query", kindQuery},
 	{"/read", kindBulk},
 	{"/federate", kindBulk},
@@ -117,6 +118,11 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 	case kindMetadata:
 		e.pool, e.long = h.metadata, true
 		e.limits.MaxResults, e.limits.MaxBytes = o.MaxResults, o.MaxBytes
+	case kindPrinted:
+		e.pool, e.long = h.metadata, true
+		if h.text != nil {
+			e.limits.CheckText = checkPrinted
+		}
 	case kindBulk:
 		e.pool, e.long = h.bulk, true
 		e.limits.SeriesBytes = bulkSeriesBytes

@@ -81,7 +81,8 @@ func (s *readScan) request(b []byte) error {
 		if field != fieldQueries {
 			return nil
 		}
-		if s.queries++; s.queries > maxReadQueries {
+		s.queries++
+		if s.queries > maxReadQueries {
 			return fmt.Errorf("Send fewer queries in a request: this one has more than %d", maxReadQueries) //nolint:staticcheck // It is what a client reads.
 		}
 		return eachField(query, s.queryField)
@@ -123,7 +124,8 @@ func (s *readScan) matcher(b []byte) error {
 
 // count counts a matcher, or a label that a query groups by.
 func (s *readScan) count() error {
-	if s.matchers++; s.matchers > maxReadMatchers {
+	s.matchers++
+	if s.matchers > maxReadMatchers {
 		return fmt.Errorf("Send fewer queries in a request: this one has more than %d matchers", maxReadMatchers) //nolint:staticcheck // It is what a client reads.
 	}
 	return nil

@@ -6,6 +6,7 @@ package readapi
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -20,7 +21,7 @@ import (
 func regexesOf(t testing.TB, message []byte) ([]string, error) {
 	t.Helper()
 	body := snappy.Encode(nil, message)
-	r := httptest.NewRequest("POST", "/api/v1/read", bytes.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, "/api/v1/read", bytes.NewReader(body))
 	regexes, err := readRegexes(r)
 	if err == nil {
 		left, err := io.ReadAll(r.Body)

@@ -60,7 +60,8 @@ func (a *Account) Expect(bytes int64) error {
 func (a *Account) Begin(ctx context.Context) error {
 	a.mtx.Lock()
 	defer a.mtx.Unlock()
-	if a.Begun++; a.Begun == 1 {
+	a.Begun++
+	if a.Begun == 1 {
 		a.ExpectedBegun = a.Expected
 	}
 	return storage.ReadEnded(ctx)

@@ -5,6 +5,8 @@ package v1
 
 import (
 	"context"
+	"encoding"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -96,12 +98,12 @@ func (e *streamEncoder) encode(resp *Response) error {
 // splitEnvelope encodes a response without data and cuts it where the data
 // would stand: behind the status.
 func splitEnvelope(resp *Response) (head, tail string, err error) {
-	json := jsoniter.ConfigCompatibleWithStandardLibrary
-	whole, err := json.Marshal(resp)
+	codec := jsoniter.ConfigCompatibleWithStandardLibrary
+	whole, err := codec.Marshal(resp)
 	if err != nil {
 		return "", "", err
 	}
-	status, err := json.Marshal(resp.Status)
+	status, err := codec.Marshal(resp.Status)
 	if err != nil {
 		return "", "", err
 	}
@@ -120,15 +122,17 @@ func (e *streamEncoder) data(data any) error {
 			return e.list(v)
 		}
 	case *QueryData, *TargetDiscovery, *RuleDiscovery:
-		return e.fields(reflect.ValueOf(v).Elem())
+		if !hasOwnEncoding(reflect.TypeOf(v)) {
+			return e.fields(reflect.ValueOf(v).Elem())
+		}
 	}
 	return e.value(reflect.ValueOf(data))
 }
 
 // value encodes results of PromQL, slices and maps by string element by element.
-// No other slice or map in an answer has an encoding of its own.
+// What has an encoding of its own is left to it.
 func (e *streamEncoder) value(v reflect.Value) error {
-	if v.IsValid() {
+	if v.IsValid() && !hasOwnEncoding(v.Type()) {
 		switch result := v.Interface().(type) {
 		case promql.Vector:
 			return writeArray(e, slices.All(result), func(s promql.Sample) { marshalSampleJSON(s, e.stream) })
@@ -137,6 +141,8 @@ func (e *streamEncoder) value(v reflect.Value) error {
 		}
 	}
 	switch {
+	case v.IsValid() && hasOwnEncoding(v.Type()):
+		e.stream.WriteVal(v.Interface())
 	case v.Kind() == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
 		return writeArray(e, func(yield func(int, reflect.Value) bool) {
 			for i := range v.Len() {
@@ -195,6 +201,16 @@ func (e *streamEncoder) fields(v reflect.Value) error {
 	}
 	e.stream.WriteObjectEnd()
 	return e.stream.Error
+}
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// hasOwnEncoding says whether the codec asks a type how it is encoded.
+func hasOwnEncoding(t reflect.Type) bool {
+	return t.Implements(jsonMarshaler) || t.Implements(textMarshaler)
 }
 
 // isEmpty says whether the codec leaves a field out if it may.
