@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package inventory
+package suggest
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/promguard/promguard/internal/promapi"
 )
 
-// LiveCounts returns how many series the metric names of a server have: of those
+// liveCounts returns how many series the metric names of a server have: of those
 // that wanted is true of, the series of now, by queries of several names; of others
 // and of those that have more series than a query may read, what the server says of
 // its head, if it does. The notes say what could not be counted.
-func LiveCounts(ctx context.Context, api *promapi.Client, wanted func(name string) bool) (counts map[string]Count, notes []string, err error) {
+func liveCounts(ctx context.Context, api *promapi.Client, wanted func(name string) bool) (counts map[string]Count, notes []string, err error) {
 	names, err := api.Names(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -54,9 +54,9 @@ func LiveCounts(ctx context.Context, api *promapi.Client, wanted func(name strin
 	return counts, notes, ctx.Err()
 }
 
-// LiveValues is what Values is, for a server. A metric with more series than a query
+// liveValues is what countValues is, for a server. A metric with more series than a query
 // may read, and what could not be asked, is left out.
-func LiveValues(ctx context.Context, api *promapi.Client, counts map[string]Count, wanted map[string][]string) map[string]map[string]map[string]int {
+func liveValues(ctx context.Context, api *promapi.Client, counts map[string]Count, wanted map[string][]string) map[string]map[string]map[string]int {
 	out := map[string]map[string]map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if counts[name].Series > api.Budget().Series {
