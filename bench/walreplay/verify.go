@@ -27,23 +27,21 @@ import (
 
 // verifyConfig are the flags of the command verify.
 type verifyConfig struct {
-	place      string
+	dir        string
 	binaries   []binary.Binary
 	gomaxprocs int
 	tmpDir     string
 	timeout    time.Duration
-	buckets    *bucketFlags
 }
 
 func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd := app.Command("verify", "Replay a log under two binaries and compare everything that a query can see: every sample of every series, exemplars, series by time, labels, and the heads' own figures. Exits with 1 and the first difference if there is one.")
 	c := &verifyConfig{}
-	cmd.Flag("wal", "Data directory, wal directory, or bucket:NAME.").Required().PlaceHolder("PLACE").StringVar(&c.place)
+	cmd.Flag("wal", "Data directory or wal directory.").Required().PlaceHolder("DIR").StringVar(&c.dir)
 	binaries := cmd.Flag("binary", "Prometheus to compare, twice. See run.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
 	cmd.Flag("gomaxprocs", "The environment variable GOMAXPROCS of both.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N").IntVar(&c.gomaxprocs)
 	cmd.Flag("tmp-dir", "Where the two copies go.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.tmpDir)
 	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.timeout)
-	c.buckets = addBucketFlags(cmd)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
 		if c.binaries, err = binary.ParseAll(*binaries); err != nil {
 			return err
@@ -64,16 +62,13 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 				return err
 			}
 		}
-		return withWAL(ctx, c.place, c.tmpDir, c.buckets, stderr, func(dir *datadir.Dir, tmp string) error {
+		return withCopies(c.dir, c.tmpDir, len(c.binaries), func(dir *datadir.Dir, tmp string) error {
 			return verifyReplays(ctx, *c, dir, tmp, stdout, stderr)
 		})
 	}
 }
 
 func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp string, stdout, stderr io.Writer) error {
-	if err := dir.CheckSpace(tmp, len(c.binaries)); err != nil {
-		return err
-	}
 	contents, err := countLog(ctx, dir, stderr)
 	if err != nil {
 		return err

@@ -23,8 +23,7 @@ import (
 
 // Dir is a data directory, or a directory that is itself a write-ahead log.
 type Dir struct {
-	// Path is the directory, Name what to call it: the path, unless changed.
-	Path, Name string
+	Path string
 	// Blocks is how many blocks the directory has. They are not copied.
 	Blocks int
 	// Bytes is the size of what a copy holds, WALBytes that of the segments and
@@ -48,7 +47,7 @@ func Open(path string) (*Dir, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file; name a Prometheus data directory, or the wal directory in one", path)
 	}
-	d := &Dir{Path: path, Name: path}
+	d := &Dir{Path: path}
 	if err := d.list(); err != nil {
 		return nil, err
 	}
@@ -145,7 +144,7 @@ func (d *Dir) CheckSpace(dir string, copies int) error {
 		return err
 	}
 	if uint64(d.Bytes)*uint64(copies) > free {
-		return fmt.Errorf("%d copies of %s take %d MiB and %s has %d MiB free; name another place with --tmp-dir", copies, d.Name, d.Bytes*int64(copies)>>20, dir, free>>20)
+		return fmt.Errorf("%d copies of %s take %d MiB and %s has %d MiB free; name another place with --tmp-dir", copies, d.Path, d.Bytes*int64(copies)>>20, dir, free>>20)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error)
 		}
 		defer f.Close()
 		sum := sha256.New()
-		n, err := io.Copy(&untilDone{ctx, &counting{sum, p}}, f)
+		n, err := io.Copy(&watched{ctx, sum, p}, f)
 		if err != nil {
 			return err
 		}
@@ -140,17 +140,19 @@ func changed(path string) error {
 	return fmt.Errorf("%s changed while it was read: something still writes there; stop it, or take a snapshot of the file system and record that", path)
 }
 
-// untilDone writes until a context ends.
-type untilDone struct {
-	ctx context.Context
-	w   io.Writer
+// watched tells how far the writing is, and ends with its context.
+type watched struct {
+	ctx      context.Context
+	w        io.Writer
+	progress *progress.Line
 }
 
-func (u *untilDone) Write(b []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
+func (w *watched) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.w.Write(b)
+	w.progress.Add(float64(len(b)))
+	return w.w.Write(b)
 }
 
 // Record copies what is replayed, and a manifest, to a directory that must be
@@ -166,29 +168,11 @@ func (d *Dir) Record(ctx context.Context, to string, p *progress.Line) (*Manifes
 	if err != nil {
 		return nil, err
 	}
-	err = Write(to, m, func(f File, w io.Writer) error {
-		src, err := os.Open(d.Local(f))
-		if err != nil {
-			return err
-		}
-		defer src.Close()
-		_, err = io.Copy(&untilDone{ctx, &counting{w, p}}, src)
-		return err
-	}, func() error { return d.unchanged(before) })
-	if err != nil {
+	local := func(f File) (io.ReadCloser, error) { return os.Open(d.Local(f)) }
+	if err := Write(ctx, to, m, local, p, func() error { return d.unchanged(before) }); err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-type counting struct {
-	w        io.Writer
-	progress *progress.Line
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	c.progress.Add(float64(len(b)))
-	return c.w.Write(b)
 }
 
 type stamp struct {
@@ -224,9 +208,10 @@ func (d *Dir) unchanged(before map[string]stamp) error {
 
 // Write writes a recording to a directory that must be new: beside it at first,
 // synced to disk, and renamed when all is there and each file has the size and
-// sum that the manifest says. write gives a file's content, of which no more is
-// written than the manifest says; checks are asked before the renaming. If Write returns an error there is nothing there.
-func Write(to string, m *Manifest, write func(File, io.Writer) error, checks ...func() error) (err error) {
+// sum that the manifest says. open gives a file's content, of which no more is
+// written than the manifest says; checks are asked before the renaming. If Write
+// returns an error there is nothing there. p gets the bytes.
+func Write(ctx context.Context, to string, m *Manifest, open func(File) (io.ReadCloser, error), p *progress.Line, checks ...func() error) (err error) {
 	switch _, err := os.Lstat(to); {
 	case err == nil:
 		return fmt.Errorf("%s exists; name a new directory, or remove it first", to)
@@ -253,7 +238,15 @@ func Write(to string, m *Manifest, write func(File, io.Writer) error, checks ...
 	}
 	w := recorder{dir: tmp, made: map[string]bool{tmp: true}}
 	for _, f := range m.Files {
-		if err := w.file(f, write); err != nil {
+		if err := w.file(f, func(out io.Writer) error {
+			in, err := open(f)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			_, err = io.Copy(&watched{ctx, out, p}, in)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
@@ -279,11 +272,11 @@ type recorder struct {
 }
 
 // file writes a file and compares it with what the manifest says.
-func (w *recorder) file(f File, write func(File, io.Writer) error) error {
+func (w *recorder) file(f File, write func(io.Writer) error) error {
 	sum := &summing{file: f, hash: sha256.New()}
 	err := w.put(filepath.FromSlash(f.Path), func(out io.Writer) error {
 		sum.w = out
-		return write(f, sum)
+		return write(sum)
 	})
 	if err != nil {
 		return err

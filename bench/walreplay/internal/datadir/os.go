@@ -1,8 +1,6 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
 package datadir
 
 import (
