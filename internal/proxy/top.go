@@ -60,12 +60,12 @@ const maxTop = topqueries.MaxSize
 // limit=20.
 func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 	if p.top == nil {
-		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
+		writeError(w, &apiError{code: http.StatusNotFound, typ: typeNotFound, err: canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
 		return
 	}
 	report, err := p.readTop(r)
 	if err != nil {
-		writeError(w, &apiError{http.StatusBadRequest, typeBadData, "", err})
+		writeError(w, &apiError{code: http.StatusBadRequest, typ: typeBadData, err: err})
 		return
 	}
 	if p.policy.Load().Redact {

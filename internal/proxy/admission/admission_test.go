@@ -31,7 +31,7 @@ func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
 		_, err := c.Acquire(t.Context(), "a", Status)
 		require.NoError(t, err)
 	}
-	held, queued := c.InFlight(Status)
+	held, queued := c.Usage(Status)
 	require.Equal(t, [2]int{1000, 0}, [2]int{held, queued})
 }
 
@@ -50,7 +50,7 @@ func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "b", Query)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
-		var refusal *Refusal
+		var refusal *Shed
 		require.ErrorAs(t, err, &refusal)
 		require.False(t, refusal.Tenant)
 
@@ -73,7 +73,7 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := c.Acquire(t.Context(), "a", Query)
-		var refusal *Refusal
+		var refusal *Shed
 		require.ErrorAs(t, err, &refusal)
 		require.True(t, refusal.Tenant)
 		require.EqualError(t, err, "the tenant has 2 requests in flight, which is all that may be, and none ended within 10s")
@@ -325,7 +325,7 @@ func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 	require.Zero(t, c.queued)
 	require.Empty(t, c.tenants)
 	for _, class := range Classes() {
-		held, queued := c.InFlight(class)
+		held, queued := c.Usage(class)
 		require.Equal(t, [2]int{}, [2]int{held, queued})
 		require.Empty(t, c.classes[class].turns)
 	}

@@ -2,7 +2,7 @@
 local g = import '../lib/grafana.libsonnet';
 
 function(c)
-  local s = c.guard;
+  local s = c.proxy;
   local runbook(alert) = g.runbook(c, alert);
   // Of buckets, or of a native histogram where the server scrapes those instead.
   local quantile(q, class) = g.query(
@@ -14,7 +14,7 @@ function(c)
   );
   g.dashboard(
     'promguard / Proxy',
-    'promguard-guard',
+    'promguard-proxy',
     'Reads that pass promguard, how long they take and wait, and what is refused.',
     [
       g.row('Now', [
@@ -22,7 +22,7 @@ function(c)
         g.stat('Upstream server', 'Share of the proxies that get an answer from the upstream server. With none, Grafana shows nothing.', 'percentunit', [g.query('avg(promguard_upstream_up{%s})' % s)], [[null, 'red'], [1, 'green']]) + runbook('PromguardUpstreamUnreachable'),
         g.stat('Policy in force', 'No: a proxy could not load its policy and goes on with the old one.', 'bool_yes_no', [g.query('min(promguard_config_last_reload_successful{%s})' % s)], [[null, 'red'], [1, 'green']]) + runbook('PromguardPolicyNotLoaded'),
         g.stat('Policies in use', 'More than one while a new policy is rolled out; for longer, the same request is let through or refused by chance.', 'locale', [g.query('count(count_values("hash", promguard_config_hash{%s}))' % s)], [[null, 'green'], [2, 'orange']]) + runbook('PromguardPoliciesDiffer'),
-        g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused. The dashboard Refusals says which.', 'percentunit', [g.query(g.measured('sum(rate(promguard_rejected_total{%(s)s}[15m])) / (sum(rate(promguard_requests_total{%(s)s}[15m])) > 0)' % { s: s }, 'promguard_requests_total{%s}' % s))], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]) + runbook('PromguardRefusesMuch'),
+        g.stat('Refused', 'Share of the requests of the last 15 minutes that a limit refused. The dashboard Refusals says which.', 'percentunit', [g.query(g.measured('sum(rate(promguard_refused_total{%(s)s}[15m])) / (sum(rate(promguard_requests_total{%(s)s}[15m])) > 0)' % { s: s }, 'promguard_requests_total{%s}' % s))], [[null, 'green'], [0.05, 'orange'], [0.2, 'red']]) + runbook('PromguardRefusesMuch'),
       ]),
       g.row('Requests', [
         g.timeseries('Requests by status', 'Answers by status code; 499 are clients that left.', 'reqps', [g.query('sum by (code) (rate(promguard_requests_total{%s}[$__rate_interval]))' % s, '{{code}}')], stacked=true),
@@ -42,7 +42,7 @@ function(c)
       ]),
       g.row('Admission', [
         g.timeseries('Permits held', 'Of the proxy that has given most: the permits of the policy are those of one proxy.', 'locale', [g.query('max by (class) (promguard_admission_permits{%s})' % s, '{{class}}')]),
-        g.timeseries('Waiting', 'Of the proxy where most wait, as the queue of the policy is that of one proxy. With a full one requests are refused as saturated.', 'locale', [g.query('max by (class) (promguard_admission_queued{%s})' % s, '{{class}}')]) + runbook('PromguardSaturated'),
+        g.timeseries('Waiting', 'Of the proxy where most wait, as the queue of the policy is that of one proxy. With a full one requests are shed.', 'locale', [g.query('max by (class) (promguard_admission_queued{%s})' % s, '{{class}}')]) + runbook('PromguardSaturated'),
         g.timeseries('Answers shared', 'Requests that got the answer of an identical one and cost the server nothing.', 'reqps', [
           g.query('sum(rate(promguard_collapsed_total{%s}[$__rate_interval]))' % s, 'shared'),
         ]),

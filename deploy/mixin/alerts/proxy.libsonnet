@@ -1,8 +1,8 @@
 function(c)
   local alert(name, severity, wait, expr, summary, description) = (import '../lib/alert.libsonnet')(c, name, severity, wait, expr, summary, description);
-  local s = c.guard;
+  local s = c.proxy;
   {
-    name: 'promguard-guard',
+    name: 'promguard-proxy',
     rules: [
       alert(
         'PromguardDown',
@@ -60,10 +60,10 @@ function(c)
         'warning',
         '15m',
         |||
-          sum(rate(promguard_rejected_total{%(s)s}[15m]))
+          sum(rate(promguard_refused_total{%(s)s}[15m]))
             / sum(rate(promguard_requests_total{%(s)s}[15m]))
             > 0.2
-          and sum(rate(promguard_rejected_total{%(s)s}[15m])) > 0.1
+          and sum(rate(promguard_refused_total{%(s)s}[15m])) > 0.1
         ||| % { s: s },
         'More than a fifth of all reads is refused.',
         '{{ $value | humanizePercentage }} of the requests of the last 15 minutes were refused.',
@@ -72,9 +72,9 @@ function(c)
         'PromguardSaturated',
         'warning',
         '10m',
-        'sum(rate(promguard_rejected_total{%s, reason=~"saturated|tenant_saturated"}[5m])) > 0.1' % s,
+        'sum(rate(promguard_shed_total{%s}[5m])) > 0.1' % s,
         'Requests find no permit.',
-        '{{ $value | humanize }} requests per second are refused because all permits are held and the queue is full or too slow.',
+        '{{ $value | humanize }} requests per second are shed because all permits are held and the queue is full or too slow.',
       ),
       alert(
         'PromguardUpstreamErrors',
