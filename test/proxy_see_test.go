@@ -201,17 +201,3 @@ func TestTheSpansOfPromguardAndServerAreOneTrace(t *testing.T) {
 		require.Equal(t, root.GetTraceId(), s.GetTraceId(), "nothing is traced before the reload")
 	}
 }
-
-func TestABetterStepIsNamedInTheAnswer(t *testing.T) {
-	g, _ := promguardWith(t, prometheus(t, t.TempDir(), emptyConfig), "limits: {step_rounding: {mode: warn}}\n")
-	a := post(t, g.url+"/api/v1/query_range", "query=up&start=1700000000&end=1700086400&step=20")
-	require.Equal(t, http.StatusOK, a.code, a.body)
-	var got struct{ Warnings []string }
-	require.NoError(t, json.Unmarshal([]byte(a.body), &got))
-	require.Len(t, got.Warnings, 1)
-	require.Contains(t, got.Warnings[0], "Use a step of 45s")
-	a = post(t, g.url+"/api/v1/query_range", "query=up&start=1700000000&end=1700086400&step=45")
-	require.NotContains(t, a.body, "warnings")
-	out, _ := run(t, "explain", "up", "--start=1d", "--step=20s")
-	require.Regexp(t, `(?m)^step_rounding +off +20s +45s +exceeded$`, out)
-}
