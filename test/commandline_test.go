@@ -17,7 +17,7 @@ import (
 var wrongValues = map[string]struct{ args, says string }{
 	"promguard serve":          {"--upstream.url=http://x --upstream.probe=maybe", `--upstream.probe: unknown mode "maybe": use one of require, warn, off`},
 	"promguard startup-probe":  {"--stalled-after=0s", "--stalled-after: 0s is not positive"},
-	"promguard check config":   {"--upstream.url=http://x --upstream.kind=cortex", `--upstream.kind: unknown kind "cortex"`},
+	"promguard check config":   {"", "required flag(s) '--config.file' not provided"},
 	"promguard explain":        {"up --start=soon", `--start: "soon" is not a time`},
 	"promguard policy test":    {"--config.file=absent.yml", "required flag(s) '--query-log' not provided"},
 	"promguard policy suggest": {"--query-log=x --min-period=long", "--min-period: not a valid duration string"},
