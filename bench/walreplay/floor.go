@@ -14,7 +14,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
@@ -35,7 +34,7 @@ func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
 		if _, err := countLog(ctx, dir, stderr); err != nil {
 			return err
 		}
-		return measureFloor(ctx, dir, *count, stdout, stderr)
+		return measureFloor(ctx, dir, *count, stdout)
 	}
 }
 
@@ -45,13 +44,12 @@ var stages = []struct {
 	decode bool
 }{{"read", false}, {"decode", true}}
 
-func measureFloor(ctx context.Context, dir *datadir.Dir, count int, stdout, stderr io.Writer) error {
+func measureFloor(ctx context.Context, dir *datadir.Dir, count int, stdout io.Writer) error {
 	segments, err := dir.Segments()
 	if err != nil {
 		return err
 	}
 	r := newResults(stdout)
-	p := progress.New(stderr, "measuring the floor", "bytes", float64(count*len(stages))*float64(dir.WALBytes+dir.WBLBytes))
 	for range count {
 		for _, stage := range stages {
 			before, err := proc.CPUTime(os.Getpid())
@@ -59,7 +57,7 @@ func measureFloor(ctx context.Context, dir *datadir.Dir, count int, stdout, stde
 				return err
 			}
 			began := time.Now()
-			c, err := datadir.Read(ctx, segments, stage.decode, p)
+			c, err := datadir.Read(ctx, segments, stage.decode)
 			if err != nil {
 				return fmt.Errorf("measuring the floor: %w", err)
 			}
@@ -73,6 +71,5 @@ func measureFloor(ctx context.Context, dir *datadir.Dir, count int, stdout, stde
 			}
 		}
 	}
-	p.Done()
 	return nil
 }

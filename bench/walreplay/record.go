@@ -16,7 +16,6 @@ import (
 
 	"github.com/promguard/promguard/bench/walreplay/internal/bucket"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // recordConfig says what is copied. A place is a directory, or bucket:NAME.
@@ -32,7 +31,7 @@ func addRecord(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("out", "New directory, or bucket:NAME.").Required().PlaceHolder("PLACE").StringVar(&c.to)
 	cmd.Flag("objstore.config-file", "YAML file with the bucket of bucket:NAME, as Thanos takes it. Without it, the bucket is the directory walreplay-bucket.").PlaceHolder("FILE").StringVar(&c.bucketFile)
 	return cmd, func(ctx context.Context, _, stderr io.Writer) error {
-		m, err := c.record(ctx, stderr)
+		m, err := c.record(ctx)
 		if err != nil {
 			return err
 		}
@@ -41,39 +40,32 @@ func addRecord(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	}
 }
 
-func (c *recordConfig) record(ctx context.Context, stderr io.Writer) (m *datadir.Manifest, err error) {
+func (c *recordConfig) record(ctx context.Context) (*datadir.Manifest, error) {
 	source, fromBucket := strings.CutPrefix(c.from, "bucket:")
 	target, toBucket := strings.CutPrefix(c.to, "bucket:")
 	switch {
 	case fromBucket && toBucket:
 		return nil, errors.New("one of --wal and --out must be a directory")
 	case fromBucket:
-		return c.fetch(ctx, source, stderr)
+		return c.fetch(ctx, source)
 	}
 	dir, err := datadir.Open(c.from)
 	if err != nil {
 		return nil, err
 	}
-	p := progress.New(stderr, "recording "+c.from, "bytes", 2*float64(dir.Bytes))
 	if toBucket {
 		b, err := c.open(ctx, target)
 		if err != nil {
 			return nil, err
 		}
 		defer b.Close()
-		m, err = b.Push(ctx, dir, target, p)
-		if err != nil {
-			return nil, err
-		}
-	} else if m, err = dir.Record(ctx, c.to, p); err != nil {
-		return nil, err
+		return b.Push(ctx, dir, target)
 	}
-	p.Done()
-	return m, nil
+	return dir.Record(ctx, c.to)
 }
 
 // fetch downloads a recording.
-func (c *recordConfig) fetch(ctx context.Context, name string, stderr io.Writer) (*datadir.Manifest, error) {
+func (c *recordConfig) fetch(ctx context.Context, name string) (*datadir.Manifest, error) {
 	if _, err := os.Lstat(c.to); err == nil {
 		return nil, fmt.Errorf("%s exists; name a new directory, or remove it first", c.to)
 	}
@@ -86,12 +78,7 @@ func (c *recordConfig) fetch(ctx context.Context, name string, stderr io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	p := progress.New(stderr, "fetching "+name, "bytes", float64(m.Bytes()))
-	if err := b.Fetch(ctx, name, m, c.to, p); err != nil {
-		return nil, err
-	}
-	p.Done()
-	return m, nil
+	return m, b.Fetch(ctx, name, m, c.to)
 }
 
 // answerTimeout is how long the bucket may take for its first answer.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 )
 
@@ -154,12 +153,10 @@ func withCopies(path, tmpDir string, copies int, fn func(dir *datadir.Dir, tmp s
 
 // countLog reads the log once and says what is in it.
 func countLog(ctx context.Context, dir *datadir.Dir, stderr io.Writer) (datadir.Contents, error) {
-	p := progress.New(stderr, "reading "+dir.Path, "bytes", float64(dir.WALBytes))
-	contents, err := dir.Count(ctx, p)
+	contents, err := dir.Count(ctx)
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	p.Done()
 	fmt.Fprintf(stderr, "%s: %d series, %d samples, %d records, %d segments\n", dir.Path, contents.Series, contents.Samples, contents.Records, contents.Segments)
 	if contents.Corruption != nil {
 		fmt.Fprintf(stderr, "warning: the log is corrupt: %v; a replay ends there and repairs its copy\n", contents.Corruption)
@@ -172,7 +169,7 @@ func countLog(ctx context.Context, dir *datadir.Dir, stderr io.Writer) (datadir.
 
 func replayCopy(ctx context.Context, dir *datadir.Dir, to string, s step, timeout time.Duration) (result replay.Result, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(to)) }()
-	if err := dir.Copy(ctx, to, nil); err != nil {
+	if err := dir.Copy(ctx, to); err != nil {
 		return replay.Result{}, err
 	}
 	return replay.Run(ctx, s.binary, replay.Options{DataDir: to, GOMAXPROCS: s.gomaxprocs, Timeout: timeout})

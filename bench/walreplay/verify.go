@@ -20,7 +20,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 	"github.com/promguard/promguard/bench/walreplay/internal/verify"
 )
@@ -90,8 +89,7 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 		defer s.Kill()
 		servers, heads = append(servers, s), append(heads, verify.Head{Name: b.Name, URL: s.URL, Dir: at})
 	}
-	p := progress.New(stderr, "comparing", "series", float64(servers[0].Result.HeadSeries))
-	sum, err := verify.Compare(ctx, heads[0], heads[1], func() { p.Add(1) })
+	sum, err := verify.Compare(ctx, heads[0], heads[1])
 	if err == nil {
 		err = verify.CompareAppends(ctx, heads[0], heads[1], filepath.Join(tmp, "0"), sum)
 	}
@@ -103,7 +101,6 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 		}
 		return err
 	}
-	p.Done()
 	printSummary(stdout, c.binaries, sum)
 	return nil
 }
@@ -120,7 +117,7 @@ var verifyFlags = []string{
 // changes nothing: it scrapes nothing, and does not compact, which would cut the
 // head.
 func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
-	if err := dir.Copy(ctx, at, nil); err != nil {
+	if err := dir.Copy(ctx, at); err != nil {
 		return nil, err
 	}
 	// A binary that does not know a flag would not start.

@@ -27,7 +27,6 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/internal/didyoumean"
 )
 
@@ -110,8 +109,8 @@ func CheckName(name string) error {
 
 // Push uploads a data directory, and its manifest last, without which it is no
 // recording. The name must be new. What an error or the end of ctx left behind is
-// deleted as far as the bucket answers. p gets the bytes that are read to sum them.
-func (b *Bucket) Push(ctx context.Context, d *datadir.Dir, name string, p *progress.Line) (m *datadir.Manifest, err error) {
+// deleted as far as the bucket answers.
+func (b *Bucket) Push(ctx context.Context, d *datadir.Dir, name string) (m *datadir.Manifest, err error) {
 	manifest := path.Join(name, datadir.ManifestName)
 	switch found, err := b.Exists(ctx, manifest); {
 	case err != nil:
@@ -119,7 +118,7 @@ func (b *Bucket) Push(ctx context.Context, d *datadir.Dir, name string, p *progr
 	case found:
 		return nil, fmt.Errorf("the bucket %s holds %s already; choose another name", b.Name(), name)
 	}
-	if m, err = d.Manifest(ctx, p); err != nil {
+	if m, err = d.Manifest(ctx); err != nil {
 		return nil, err
 	}
 	text, err := m.Text()
@@ -182,8 +181,8 @@ func (b *Bucket) Manifest(ctx context.Context, name string) (*datadir.Manifest, 
 }
 
 // Fetch downloads a recording into a directory that must be new, and checks its
-// sums. If it returns an error there is nothing there. p gets the bytes.
-func (b *Bucket) Fetch(ctx context.Context, name string, m *datadir.Manifest, to string, p *progress.Line) error {
+// sums. If it returns an error there is nothing there.
+func (b *Bucket) Fetch(ctx context.Context, name string, m *datadir.Manifest, to string) error {
 	return datadir.Write(ctx, to, m, func(f datadir.File) (io.ReadCloser, error) {
 		object := path.Join(name, f.Path)
 		r, err := b.Get(ctx, object)
@@ -191,5 +190,5 @@ func (b *Bucket) Fetch(ctx context.Context, name string, m *datadir.Manifest, to
 			return nil, told(b, "fetching "+object, err)
 		}
 		return r, nil
-	}, p)
+	})
 }

@@ -48,20 +48,20 @@ func wal(t *testing.T) *datadir.Dir {
 
 func TestRecordingsComeBackAsTheyWent(t *testing.T) {
 	b, d := inDirectory(t, t.TempDir()), wal(t)
-	pushed, err := b.Push(t.Context(), d, "fleet/a", nil)
+	pushed, err := b.Push(t.Context(), d, "fleet/a")
 	require.NoError(t, err)
 	m, err := b.Manifest(t.Context(), "fleet/a")
 	require.NoError(t, err)
 	require.Equal(t, pushed, m)
 	to := filepath.Join(t.TempDir(), "back")
-	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to, nil))
+	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to))
 	back, err := datadir.Open(to)
 	require.NoError(t, err)
-	again, err := back.Manifest(t.Context(), nil)
+	again, err := back.Manifest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
-	_, err = b.Push(t.Context(), d, "fleet/a", nil)
+	_, err = b.Push(t.Context(), d, "fleet/a")
 	require.ErrorContains(t, err, "holds fleet/a already; choose another name")
 	_, err = b.Manifest(t.Context(), "fleet")
 	require.ErrorContains(t, err, "holds no recording named fleet")
@@ -70,7 +70,7 @@ func TestRecordingsComeBackAsTheyWent(t *testing.T) {
 func TestWhatChangedInTheBucketIsNotTaken(t *testing.T) {
 	dir := t.TempDir()
 	b := inDirectory(t, dir)
-	m, err := b.Push(t.Context(), wal(t), "a", nil)
+	m, err := b.Push(t.Context(), wal(t), "a")
 	require.NoError(t, err)
 	object := filepath.Join(dir, "some/where/a/chunks_head/000001")
 	content, err := os.ReadFile(object)
@@ -83,7 +83,7 @@ func TestWhatChangedInTheBucketIsNotTaken(t *testing.T) {
 		func() error { return os.Remove(object) },
 	} {
 		require.NoError(t, change())
-		require.Error(t, b.Fetch(t.Context(), "a", m, filepath.Join(out, "a"), nil))
+		require.Error(t, b.Fetch(t.Context(), "a", m, filepath.Join(out, "a")))
 		entries, err := os.ReadDir(out)
 		require.NoError(t, err)
 		require.Empty(t, entries)
@@ -112,7 +112,7 @@ func TestUploadThatFailsLeavesNothingBehind(t *testing.T) {
 	for left := range 3 {
 		in := objstore.NewInMemBucket()
 		b := &Bucket{&failing{in, left}}
-		_, err := b.Push(t.Context(), d, "a", nil)
+		_, err := b.Push(t.Context(), d, "a")
 		require.ErrorContains(t, err, "the quota is spent")
 		require.Empty(t, in.Objects())
 	}

@@ -17,8 +17,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // Dir is a data directory, or a directory that is itself a write-ahead log.
@@ -151,17 +149,17 @@ func (d *Dir) CheckSpace(dir string, copies int) error {
 
 // Copy copies what is replayed into a new data directory and syncs it, so that
 // writing it back to disk does not fall into what is measured afterwards.
-func (d *Dir) Copy(ctx context.Context, to string, p *progress.Line) error {
+func (d *Dir) Copy(ctx context.Context, to string) error {
 	return d.walk(func(from, rel string, _ fs.FileInfo) error {
 		target := filepath.Join(to, rel)
 		if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
 			return err
 		}
-		return copyFile(ctx, from, target, p)
+		return copyFile(ctx, from, target)
 	})
 }
 
-func copyFile(ctx context.Context, from, to string, p *progress.Line) (err error) {
+func copyFile(ctx context.Context, from, to string) (err error) {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -176,8 +174,7 @@ func copyFile(ctx context.Context, from, to string, p *progress.Line) (err error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.CopyN(dst, src, 16<<20)
-		p.Add(float64(n))
+		_, err := io.CopyN(dst, src, 16<<20)
 		if errors.Is(err, io.EOF) {
 			return dst.Sync()
 		}

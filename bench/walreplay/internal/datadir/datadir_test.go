@@ -34,14 +34,14 @@ func TestCountFindsWhatWasGenerated(t *testing.T) {
 	path, stats := generate(t)
 	d, err := Open(path)
 	require.NoError(t, err)
-	got, err := d.Count(t.Context(), nil)
+	got, err := d.Count(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Contents{Segments: stats.Segments, Bytes: stats.Bytes, Records: stats.Records, Series: stats.Series, Samples: stats.Samples}, got)
 	require.Equal(t, stats.Bytes, d.WALBytes)
 
 	bare, err := Open(filepath.Join(path, "wal"))
 	require.NoError(t, err)
-	again, err := bare.Count(t.Context(), nil)
+	again, err := bare.Count(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, got, again)
 }
@@ -51,7 +51,7 @@ func TestCountStartsAtTheLastCheckpoint(t *testing.T) {
 	require.Greater(t, stats.Segments, 3)
 	d, err := Open(path)
 	require.NoError(t, err)
-	all, err := d.Count(t.Context(), nil)
+	all, err := d.Count(t.Context())
 	require.NoError(t, err)
 	// Segments 0 and 1 become a checkpoint of their own bytes.
 	checkpoint := filepath.Join(path, "wal", "checkpoint.00000001")
@@ -59,7 +59,7 @@ func TestCountStartsAtTheLastCheckpoint(t *testing.T) {
 	for i := range 2 {
 		require.NoError(t, os.Rename(wlog.SegmentName(filepath.Join(path, "wal"), i), wlog.SegmentName(checkpoint, i)))
 	}
-	got, err := d.Count(t.Context(), nil)
+	got, err := d.Count(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, all, got)
 }
@@ -74,7 +74,7 @@ func TestCopyHoldsWhatIsReplayedAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, d.Blocks)
 	to := filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, d.Copy(t.Context(), to, nil))
+	require.NoError(t, d.Copy(t.Context(), to))
 
 	var copied int64
 	require.NoError(t, filepath.Walk(to, func(p string, info os.FileInfo, err error) error {
@@ -126,7 +126,7 @@ func TestFilesThatAreNoLogAreRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "00000000"), []byte("not a log at all"), 0o666))
 	d, err := Open(dir)
 	require.NoError(t, err)
-	_, err = d.Count(t.Context(), nil)
+	_, err = d.Count(t.Context())
 	require.ErrorContains(t, err, dir+" is not a readable WAL: ")
 }
 
@@ -139,7 +139,7 @@ func TestCorruptionEndsTheCountAndIsTold(t *testing.T) {
 	require.NoError(t, os.WriteFile(segment, b, 0o666))
 	d, err := Open(path)
 	require.NoError(t, err)
-	got, err := d.Count(t.Context(), nil)
+	got, err := d.Count(t.Context())
 	require.NoError(t, err)
 	require.ErrorContains(t, got.Corruption, segment+": ")
 	require.Less(t, got.Samples, stats.Samples)
@@ -170,9 +170,9 @@ func TestTooFullADiskIsToldBeforeCopying(t *testing.T) {
 // passed are the contents as reading and as decoding finds them.
 func passed(t *testing.T, path string) (read, decoded Contents) {
 	t.Helper()
-	read, err := Read(t.Context(), []string{path, path}, false, nil)
+	read, err := Read(t.Context(), []string{path, path}, false)
 	require.NoError(t, err)
-	decoded, err = Read(t.Context(), []string{path, path}, true, nil)
+	decoded, err = Read(t.Context(), []string{path, path}, true)
 	require.NoError(t, err)
 	return read, decoded
 }
@@ -201,7 +201,7 @@ func TestInterruptEndsReading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, decode := range []bool{false, true} {
-		_, err := Read(ctx, []string{wlog.SegmentName(filepath.Join(path, "wal"), 0)}, decode, nil)
+		_, err := Read(ctx, []string{wlog.SegmentName(filepath.Join(path, "wal"), 0)}, decode)
 		require.ErrorIs(t, err, context.Canceled)
 	}
 }

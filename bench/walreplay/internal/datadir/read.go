@@ -14,8 +14,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // Contents is what a log holds.
@@ -73,13 +71,13 @@ func appendSegments(paths []string, dir string, from int) ([]string, error) {
 }
 
 // Count reads the log from end to end, but for the one with out-of-order samples. It
-// returns an error if not one record can be read. p gets the bytes as they are read.
-func (d *Dir) Count(ctx context.Context, p *progress.Line) (Contents, error) {
+// returns an error if not one record can be read.
+func (d *Dir) Count(ctx context.Context) (Contents, error) {
 	segments, err := d.walSegments()
 	if err != nil {
 		return Contents{}, err
 	}
-	c, err := Read(ctx, segments, true, p)
+	c, err := Read(ctx, segments, true)
 	if _, ok := errors.AsType[*fs.PathError](err); ok || ctx.Err() != nil {
 		return Contents{}, err
 	}
@@ -93,9 +91,9 @@ func (d *Dir) Count(ctx context.Context, p *progress.Line) (Contents, error) {
 // Read passes once over segments, in the order given. With decode it takes the bytes
 // apart into records, and decompresses and decodes them with upstream's code;
 // otherwise it merely reads them. With an error, which the first segment that cannot
-// be read or is corrupt is, it returns what was read until then. p gets the bytes read.
-func Read(ctx context.Context, segments []string, decode bool, p *progress.Line) (Contents, error) {
-	r := reader{ctx: ctx, progress: p, dec: record.NewDecoder(labels.NewSymbolTable(), promslog.NewNopLogger())}
+// be read or is corrupt is, it returns what was read until then.
+func Read(ctx context.Context, segments []string, decode bool) (Contents, error) {
+	r := reader{ctx: ctx, dec: record.NewDecoder(labels.NewSymbolTable(), promslog.NewNopLogger())}
 	for _, path := range segments {
 		if err := r.segment(path, decode); err != nil {
 			return r.Contents, fmt.Errorf("%s: %w", path, err)
@@ -109,9 +107,8 @@ func Read(ctx context.Context, segments []string, decode bool, p *progress.Line)
 type reader struct {
 	Contents
 
-	ctx      context.Context
-	progress *progress.Line
-	dec      record.Decoder
+	ctx context.Context
+	dec record.Decoder
 
 	series     []record.RefSeries
 	samples    []record.RefSample
@@ -185,6 +182,5 @@ func (c *counted) Read(b []byte) (int, error) {
 	}
 	n, err := c.SegmentFile.Read(b)
 	c.reader.Bytes += int64(n)
-	c.reader.progress.Add(float64(n))
 	return n, err
 }

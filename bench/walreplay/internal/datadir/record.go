@@ -22,8 +22,6 @@ import (
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // ManifestName is the name of the manifest in a recording.
@@ -113,8 +111,8 @@ func (d *Dir) Local(f File) string {
 	return filepath.Join(d.Path, filepath.FromSlash(f.Path))
 }
 
-// Manifest reads and sums all files that are replayed. p gets the bytes.
-func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error) {
+// Manifest reads and sums all files that are replayed.
+func (d *Dir) Manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{Format: 1, Created: time.Now().UTC().Truncate(time.Second)}
 	err := d.walk(func(from, to string, info fs.FileInfo) error {
 		f, err := os.Open(from)
@@ -123,7 +121,7 @@ func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error)
 		}
 		defer f.Close()
 		sum := sha256.New()
-		n, err := io.Copy(&watched{ctx, sum, p}, f)
+		n, err := io.Copy(&cancellable{ctx, sum}, f)
 		if err != nil {
 			return err
 		}
@@ -140,36 +138,33 @@ func changed(path string) error {
 	return fmt.Errorf("%s changed while it was read: something still writes there; stop it, or take a snapshot of the file system and record that", path)
 }
 
-// watched tells how far the writing is, and ends with its context.
-type watched struct {
-	ctx      context.Context
-	w        io.Writer
-	progress *progress.Line
+// cancellable ends with its context.
+type cancellable struct {
+	ctx context.Context
+	w   io.Writer
 }
 
-func (w *watched) Write(b []byte) (int, error) {
+func (w *cancellable) Write(b []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	w.progress.Add(float64(len(b)))
 	return w.w.Write(b)
 }
 
 // Record copies what is replayed, and a manifest, to a directory that must be
 // new. Files that change meanwhile are an error. If it returns an error there is
-// nothing there. p gets the bytes twice: files are read to sum them, and to be
-// copied.
-func (d *Dir) Record(ctx context.Context, to string, p *progress.Line) (*Manifest, error) {
+// nothing there.
+func (d *Dir) Record(ctx context.Context, to string) (*Manifest, error) {
 	before, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Manifest(ctx, p)
+	m, err := d.Manifest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	local := func(f File) (io.ReadCloser, error) { return os.Open(d.Local(f)) }
-	if err := Write(ctx, to, m, local, p, func() error { return d.unchanged(before) }); err != nil {
+	if err := Write(ctx, to, m, local, func() error { return d.unchanged(before) }); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -210,8 +205,8 @@ func (d *Dir) unchanged(before map[string]stamp) error {
 // synced to disk, and renamed when all is there and each file has the size and
 // sum that the manifest says. open gives a file's content, of which no more is
 // written than the manifest says; checks are asked before the renaming. If Write
-// returns an error there is nothing there. p gets the bytes.
-func Write(ctx context.Context, to string, m *Manifest, open func(File) (io.ReadCloser, error), p *progress.Line, checks ...func() error) (err error) {
+// returns an error there is nothing there.
+func Write(ctx context.Context, to string, m *Manifest, open func(File) (io.ReadCloser, error), checks ...func() error) (err error) {
 	switch _, err := os.Lstat(to); {
 	case err == nil:
 		return fmt.Errorf("%s exists; name a new directory, or remove it first", to)
@@ -244,7 +239,7 @@ func Write(ctx context.Context, to string, m *Manifest, open func(File) (io.Read
 				return err
 			}
 			defer in.Close()
-			_, err = io.Copy(&watched{ctx, out, p}, in)
+			_, err = io.Copy(&cancellable{ctx, out}, in)
 			return err
 		}); err != nil {
 			return err

@@ -40,7 +40,7 @@ func open(t *testing.T, path string) *Dir {
 func TestRecordingHoldsWhatIsReplayedAndItsManifest(t *testing.T) {
 	path := withAll(t)
 	to := filepath.Join(t.TempDir(), "rec")
-	m, err := open(t, path).Record(t.Context(), to, nil)
+	m, err := open(t, path).Record(t.Context(), to)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(to, ManifestName))
 	require.NoError(t, err)
@@ -61,18 +61,18 @@ func TestRecordingHoldsWhatIsReplayedAndItsManifest(t *testing.T) {
 	}
 	require.NoFileExists(t, filepath.Join(to, "lock"))
 	// A recording is a data directory, and can be recorded again.
-	again, err := open(t, to).Manifest(t.Context(), nil)
+	again, err := open(t, to).Manifest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
-	_, err = open(t, path).Record(t.Context(), to, nil)
+	_, err = open(t, path).Record(t.Context(), to)
 	require.ErrorContains(t, err, to+" exists; name a new directory")
 }
 
 func TestRecordingOfAWalDirectoryHasNoMore(t *testing.T) {
 	path := withAll(t)
 	to := filepath.Join(t.TempDir(), "rec")
-	m, err := open(t, filepath.Join(path, "wal")).Record(t.Context(), to, nil)
+	m, err := open(t, filepath.Join(path, "wal")).Record(t.Context(), to)
 	require.NoError(t, err)
 	for _, f := range m.Files {
 		require.True(t, strings.HasPrefix(f.Path, "wal/"), f.Path)
@@ -94,11 +94,11 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	to := filepath.Join(out, "rec")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := open(t, path).Record(ctx, to, nil)
+	_, err := open(t, path).Record(ctx, to)
 	require.ErrorIs(t, err, context.Canceled)
 	requireEmpty(t, out)
 
-	m, err := open(t, path).Manifest(t.Context(), nil)
+	m, err := open(t, path).Manifest(t.Context())
 	require.NoError(t, err)
 	full := errors.New("no space left on device")
 	write := func(in io.Reader) error {
@@ -118,7 +118,7 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	require.Equal(t, m.Files[0].Size+1, taken, "no more than there is room for")
 	requireEmpty(t, out)
 
-	_, err = open(t, path).Record(t.Context(), filepath.Join(out, "missing", "rec"), nil)
+	_, err = open(t, path).Record(t.Context(), filepath.Join(out, "missing", "rec"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	requireEmpty(t, out)
 }
