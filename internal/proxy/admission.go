@@ -54,7 +54,6 @@ func (p *Proxy) admitted(req *http.Request, t *trip) (*http.Response, error) {
 		return nil, err
 	}
 	res.Body = &heldBody{res.Body, span.endWith(res, release)}
-	watchSamples(res, t)
 	return res, nil
 }
 
