@@ -1,7 +1,15 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package bounds searches the bounds that thinned histograms keep: the fewest with
+// which no quantile that a published panel or alert draws moves by more than it may,
+// on real scrapes and on any data. Its tests hold package relabel and
+// docs/drop-rules.md to what it finds.
+//
+// It knows, in testdata, which quantiles are drawn of which histograms, and the counts
+// of the histograms that they are drawn of, in one scrape of every component of two
+// clusters. go test -update reads both anew from expositions beside the repository.
+package bounds
 
 import (
 	"math"

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bounds
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func curve(f *facts, hs []*histogram) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| A quantile moves on any data by at most | Fewer series, %s | As measured: median, one in ten, most | All %d times as slow |\n|---|---|---|---|\n",
 		strings.Join(clusters, " and "), slower)
-	for _, limit := range limits {
+	for _, limit := range []float64{2, 3, 4, 5, 6, 15, none} {
 		stay := map[string][]float64{}
 		var measured, loaded []float64
 		for _, h := range hs {
@@ -111,12 +111,4 @@ func factorText(f float64) string {
 		return "any factor"
 	}
 	return "x" + strconv.FormatFloat(f, 'g', 3, 64)
-}
-
-func boundsText(bounds []float64) string {
-	var out []string
-	for _, b := range bounds {
-		out = append(out, strconv.FormatFloat(b, 'g', 6, 64))
-	}
-	return strings.Join(out, " ")
 }
