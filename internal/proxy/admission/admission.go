@@ -219,10 +219,10 @@ func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Clas
 		return c.releaseOnce(tenant, class), nil
 	}
 	if !c.makeRoom(t, class) {
-		refusal := c.shed(t, tenant, class)
+		shed := c.shed(t, tenant, class)
 		c.forget(tenant, t)
 		c.mu.Unlock()
-		return nil, refusal
+		return nil, shed
 	}
 	w := c.enqueue(t, tenant, class)
 	wait := c.opts.Wait
@@ -267,9 +267,9 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	}
 	c.dequeue(t, class, w)
 	if err == nil {
-		refusal := c.shed(t, tenant, class)
-		refusal.Queued, refusal.Waited = true, wait
-		err = refusal
+		shed := c.shed(t, tenant, class)
+		shed.Queued, shed.Waited = true, wait
+		err = shed
 	}
 	c.forget(tenant, t)
 	return err
@@ -328,7 +328,7 @@ func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, 
 	return q.name, t
 }
 
-// refusal says what keeps a request out: the narrower bound, if both do.
+// shed says what keeps a request out: the narrower bound, if both do.
 func (c *Controller) shed(t *tenantState, tenant string, class Class) *Shed {
 	if most := c.opts.tenantMax(tenant); most > 0 && t.held >= most {
 		return &Shed{Tenant: true, Limit: most}

@@ -50,9 +50,9 @@ func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "b", Query)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
-		var refusal *Shed
-		require.ErrorAs(t, err, &refusal)
-		require.False(t, refusal.Tenant)
+		var shed *Shed
+		require.ErrorAs(t, err, &shed)
+		require.False(t, shed.Tenant)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -73,9 +73,9 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := c.Acquire(t.Context(), "a", Query)
-		var refusal *Shed
-		require.ErrorAs(t, err, &refusal)
-		require.True(t, refusal.Tenant)
+		var shed *Shed
+		require.ErrorAs(t, err, &shed)
+		require.True(t, shed.Tenant)
 		require.EqualError(t, err, "the tenant has 2 requests in flight, which is all that may be, and none ended within 10s")
 
 		go func() { _, _ = c.Acquire(context.WithoutCancel(t.Context()), "a", Alerts) }()
