@@ -320,7 +320,7 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "prometheus.yml")
 			require.NoError(t, os.WriteFile(file, []byte("global: {evaluation_interval: 15s}\n"), 0o644))
 			cmd := exec.Command(binary(t, build), "--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address,
-				"--web.external-url=https://grafana.example/prom", "--query.lookback-delta=1m", "--query.timeout=50s")
+				"--web.external-url=https://grafana.example/prom", "--query.lookback-delta=1m")
 			require.NoError(t, cmd.Start())
 			t.Cleanup(func() {
 				_ = cmd.Process.Kill()
@@ -334,16 +334,6 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 				}
 				return err == nil && resp.StatusCode == http.StatusOK
 			})
-			policy := filepath.Join(t.TempDir(), "promguard.yml")
-			require.NoError(t, os.WriteFile(policy, []byte("{}\n"), 0o644))
-			out, err := exec.Command(binary(t, "promguard"), "check", "config", "--config.file="+policy, "--upstream.url="+root).CombinedOutput()
-			require.NoError(t, err, string(out))
-			require.Contains(t, string(out), root+": Prometheus 3.")
-			require.Contains(t, string(out), ", lookback 1m, default step of subqueries 15s, query timeout 50s, samples per query 50000000\n")
-			require.Contains(t, string(out), "the server ends queries after its --query.timeout of 50s, before limits.deadline.query does")
-			out, err = exec.Command(binary(t, "promguard"), "check", "config", "--upstream.url="+root, "--upstream.kind=thanos").CombinedOutput()
-			require.Error(t, err)
-			require.Contains(t, string(out), "promguard: "+root+": it is Prometheus 3.")
 			for flag, want := range map[string]string{
 				"--upstream.url=http://" + address: "it answers 404 at /api/v1/status/buildinfo and 404 at /api/v1/query",
 				"--upstream.kind=mimir":            "use --upstream.kind=prometheus",

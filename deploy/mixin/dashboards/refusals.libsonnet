@@ -9,7 +9,7 @@ function(c) local s = c.proxy; g.dashboard(
   [
     g.row('The proxy', [
       g.timeseries('Refused, by reason', 'docs/limits has a page for each, with what to ask in its place.', 'reqps', [g.query('sum by (reason) (rate(promguard_refused_total{%s}[$__rate_interval])) > 0' % s, '{{reason}}')], stacked=true),
-      g.timeseries('Shed, by reason', 'Requests for which there was no permit: the same may pass later.', 'reqps', [g.query('sum by (reason) (rate(promguard_shed_total{%s}[$__rate_interval])) > 0' % s, '{{reason}}')], stacked=true),
+      g.timeseries('Shed, by reason', 'Requests for which there was no permit: the same may pass later.', 'reqps', [g.query('sum by (reason) (rate(promguard_shed_total{%s}[$__rate_interval]))' % s, '{{reason}}')], stacked=true),
       g.timeseries('Would be refused', 'Beyond limits in mode observe and warn: what enforcing them would cost.', 'reqps', [g.query('sum by (limit, mode) (rate(promguard_limit_exceeded_total{%s, mode=~"observe|warn"}[$__rate_interval])) > 0' % s, '{{limit}} ({{mode}})')], stacked=true),
       g.timeseries('Changed', 'Requests that a limit gave a start or a number of results.', 'reqps', [g.query('sum by (limit) (rate(promguard_adjusted_total{%s}[$__rate_interval])) > 0' % s, '{{limit}}')], stacked=true),
     ]),
