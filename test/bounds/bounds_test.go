@@ -60,11 +60,9 @@ func TestTheDocumentationHasTheTables(t *testing.T) {
 	table, err := curve(f, hs)
 	require.NoError(t, err)
 	require.Contains(t, string(docs), table)
-	for _, profile := range []string{relabel.ProfileMinimal, relabel.ProfileRecommended} {
-		table, err := shares(f, profile)
-		require.NoError(t, err)
-		require.Contains(t, string(docs), table)
-	}
+	table, err = shares(f)
+	require.NoError(t, err)
+	require.Contains(t, string(docs), table)
 }
 
 // TestTheSearchFindsTheFewestBounds compares it with trying all sets of bounds.

@@ -21,7 +21,7 @@ func curve(f *facts, hs []*histogram) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| A quantile moves on any data by at most | Fewer series, %s | As measured: median, one in ten, most | All %d times as slow |\n|---|---|---|---|\n",
 		strings.Join(clusters, " and "), slower)
-	for _, limit := range []float64{2, 3, 4, 5, 6, 15, none} {
+	for _, limit := range []float64{2, 3, 4, 6, none} {
 		stay := map[string][]float64{}
 		var measured, loaded []float64
 		for _, h := range hs {
@@ -57,22 +57,34 @@ var components = [][2]string{
 	{"", "all"},
 }
 
-// shares returns the table of what a profile drops.
-func shares(f *facts, profile string) (string, error) {
-	var byJob []map[string]share
-	for _, c := range clusters {
-		s, err := f.dropped(profile, c, nil)
-		if err != nil {
-			return "", err
+// shares returns the table of what profiles drop of each component.
+func shares(f *facts) (string, error) {
+	var columns [][]map[string]share // By profile and cluster.
+	for _, profile := range []string{relabel.ProfileMinimal, relabel.ProfileRecommended} {
+		var column []map[string]share
+		for _, c := range clusters {
+			s, err := f.dropped(profile, c, nil)
+			if err != nil {
+				return "", err
+			}
+			column = append(column, s)
 		}
-		byJob = append(byJob, s)
+		columns = append(columns, column)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| Component | %s | |\n|---|--:|--:|--:|--:|\n", strings.Join(clusters, " | | "))
+	fmt.Fprintf(&b, "| Component | Series, %s | minimal drops | recommended drops |\n|---|---|---|---|\n", strings.Join(clusters, " and "))
 	for _, c := range components {
-		fmt.Fprintf(&b, "| %s |", c[1])
-		for _, s := range byJob {
-			fmt.Fprintf(&b, " %s of %s | %s |", thousands(s[c[0]].dropped), thousands(s[c[0]].all), s[c[0]])
+		var all []string
+		for _, s := range columns[0] {
+			all = append(all, thousands(s[c[0]].all))
+		}
+		fmt.Fprintf(&b, "| %s | %s |", c[1], strings.Join(all, " and "))
+		for _, column := range columns {
+			var dropped []string
+			for _, s := range column {
+				dropped = append(dropped, s[c[0]].String())
+			}
+			fmt.Fprintf(&b, " %s |", strings.Join(dropped, ", "))
 		}
 		fmt.Fprintln(&b)
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,22 @@ func TestFullFileSaysWhatTheDefaultsAre(t *testing.T) {
 	require.Equal(t, none.Collapse, full.Collapse)
 	require.Equal(t, none.QueryLog, full.QueryLog)
 	require.NotEqual(t, none.Hash, full.Hash)
+}
+
+func TestTheTableOfLimitsSaysWhatTheDefaultsAre(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "limits", "README.md"))
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| `(\\{.*?\\})`").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, len(querylimit.Limits())-1, "all but deny")
+	text := "limits:\n"
+	for _, row := range rows {
+		text += "  " + row[1] + ": " + row[2] + "\n"
+	}
+	table, err := Parse([]byte(text))
+	require.NoError(t, err)
+	none, err := Load("")
+	require.NoError(t, err)
+	require.Equal(t, none.Rules.Tenant(""), table.Rules.Tenant(""))
 }
 
 func TestFileOverridesOnlyWhatItNames(t *testing.T) {

@@ -28,6 +28,7 @@ type Flags struct {
 	replay        choice
 	dropRulesFlag dropRulesFlag
 	dropRules     *dropRules
+	series        seriesFlags
 }
 
 // Values of --guard.wal-replay.
@@ -46,6 +47,7 @@ func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
 	add := func(name, help, value string, v kingpin.Value) {
 		serverOnly(a, name, help).Default(value).SetValue(namedValue{v, name})
 	}
+	f.series.add(add)
 	f.reads.add(add)
 	serverOnly(a, "no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.reads.noText)
 	add("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS.", walreplay.AutoMax),
@@ -91,7 +93,7 @@ func (f *Flags) Log(logger *slog.Logger, agent bool) {
 		logger.Info("promguard", dropRules)
 		return
 	}
-	logger.Info("promguard", f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
+	logger.Info("promguard", slog.String("memory_limit", f.series.memory.String()), slog.String("max_head_series", f.series.head.String()), slog.String("series_limits", f.series.limits), f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

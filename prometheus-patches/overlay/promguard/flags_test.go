@@ -38,7 +38,7 @@ func TestEveryFlagCanBeOff(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 17, n)
+	require.Equal(t, 20, n)
 }
 
 func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
@@ -63,6 +63,11 @@ func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 		"guard.response-max-bytes=1e3":           `--guard.response-max-bytes: "1e3" is neither off nor a size such as 512MB of at least 1`,
 		"guard.read-memory-budget=1KB":           `--guard.read-memory-budget: "1KB" is less than 16MiB: each read takes 1 MiB at its start, a quarter is kept for small ones, and one may have half`,
 		"guard.read-memory-budget=16777215":      `is less than 16MiB`,
+		"guard.memory-limit=1KB":                 `--guard.memory-limit: "1KB" is less than 64MiB: a server without series takes nearly that`,
+		"guard.memory-limit=off,reject-scrapes":  `nothing is rejected where there is no limit`,
+		"guard.max-head-series=1e6":              `--guard.max-head-series: "1e6" is neither off nor a number of series of at least 1`,
+		"guard.max-head-series=5,maybe":          `--guard.max-head-series: "maybe" is not one of off, observe, warn, enforce`,
+		"guard.memory-limit=much":                `--guard.memory-limit: "much" is neither auto, off nor a size such as 512MB of at least 1`,
 		"guard.drop-rules=off,federate=off":      `--guard.drop-rules: "off,federate=off": "federate" is not one of remote-write, otlp`,
 		"guard.drop-rules=off,otlp=rules.yml":    `"off,otlp=rules.yml": otlp=rules.yml is not one of minimal, recommended, aggressive, off`,
 		"guard.drop-rules=off,otlp=off,otlp=off": `otlp is there twice`,

@@ -6,16 +6,14 @@ package promguard
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime"
-	"runtime/debug"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 
+	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/readapi"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promguard/spareconn"
@@ -97,16 +95,18 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		MaxBytes:            f.reads.maxBytes.or(0),
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
+		Memory:              f.series.monitor,
 		CheckText:           f.reads.checkText(),
 		ReadTimeout:         o.ReadTimeout,
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),
 	}
-	if total := f.reads.budget(memoryLimit(), logger); total > 0 {
+	if total := f.reads.budget(memory.Auto(), logger); total > 0 {
 		opts.Budget = reads.NewBudget(total)
 		go opts.Budget.Watch(o.Context)
 	}
+	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	o.SpareConnections = spareconn.NewPool(int(f.reads.spare.or(0)), reg)
 	o.Reads, err = readapi.New(opts, reg)
 	return err
@@ -142,19 +142,6 @@ func (f *readFlags) budget(memory int64, logger *slog.Logger) int64 {
 
 // checkText says whether PromQL that is costly to parse is refused.
 func (f *readFlags) checkText() bool { return f.text.word == on && !f.noText }
-
-// memoryLimit returns how much memory the process may use in bytes, or 0 if
-// nobody knows.
-func memoryLimit() int64 {
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return limit
-	}
-	limit, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
-	if err != nil || limit > math.MaxInt64 {
-		return 0
-	}
-	return int64(limit)
-}
 
 // replayProgress returns a function that says how far the replay of the
 // write-ahead log is.

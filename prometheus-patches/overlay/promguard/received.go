@@ -5,43 +5,60 @@ package promguard
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/prometheus/prometheus/internal/relabel"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promguard/ingest"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/web/api/v1"
 )
 
 // Received returns what takes the samples that are received by remote write and
 // OTLP: a, behind the drop rules that hold for them.
 func (f *Flags) Received(a storage.AppendableV2) storage.AppendableV2 {
-	if f.dropRules == nil {
+	if f.dropRules == nil && f.series.gate == nil {
 		return a
 	}
-	return received{a, f.dropRules}
+	return received{a, f.dropRules, f.series.gate}
 }
 
 type received struct {
 	storage.AppendableV2
-	rules *dropRules
+	rules *dropRules   // nil: nothing is dropped.
+	gate  *ingest.Gate // nil: no series is refused.
+}
+
+// sources are what the paths are called where series are refused.
+var sources = map[string]ingest.Source{v1.PathRemoteWrite: ingest.RemoteWrite, v1.PathOTLP: ingest.OTLP}
+
+// Answer implements v1.ReceivedAppendable.
+func (r received) Answer(path string, h http.Handler) http.Handler {
+	if r.gate == nil {
+		return h
+	}
+	return r.gate.Answer(sources[path], h)
 }
 
 // ReceivedBy implements v1.ReceivedAppendable.
 func (r received) ReceivedBy(path string) storage.AppendableV2 {
-	return receivedBy{r.AppendableV2, r.rules, path}
+	return receivedBy{r, path}
 }
 
 type receivedBy struct {
-	storage.AppendableV2
-	rules *dropRules
-	path  string
+	received
+	path string
 }
 
 // AppenderV2 implements storage.AppendableV2. Each request has an appender of its
 // own, and is judged by the rules of its time.
 func (r receivedBy) AppenderV2(ctx context.Context) storage.AppenderV2 {
 	app := r.AppendableV2.AppenderV2(ctx)
+	if r.gate != nil {
+		app = r.gate.Received(ctx, sources[r.path], app)
+	}
 	rules := r.rules.received(r.path)
 	if rules == nil {
 		return app
@@ -55,6 +72,9 @@ func (r receivedBy) AppenderV2(ctx context.Context) storage.AppenderV2 {
 
 // received returns the rules for what comes by the path, or nil if there are none.
 func (r *dropRules) received(path string) *relabel.Dropper {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch profile := r.flag.of(path); profile {

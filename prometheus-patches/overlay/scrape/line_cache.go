@@ -40,7 +40,11 @@ func (c *scrapeCache) getDropped(met []byte) bool {
 	if s == nowhere || !s.dropped() {
 		return false
 	}
-	c.lines.dropped.at(s.n()).lastIter = c.iter
+	e := c.lines.dropped.at(s.n())
+	e.see(c.iter)
+	if e.refused() {
+		c.refusals.again++
+	}
 	return true
 }
 

@@ -33,11 +33,20 @@ func keyUnder(secret *[32]byte, line []byte) lineKey {
 	return lineKey{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
 }
 
-// droppedEntry is a line that relabelling dropped.
+// droppedEntry is a line that relabelling dropped, or whose series was refused.
 type droppedEntry struct {
-	key      lineKey
+	key lineKey
+	// lastIter is when the line was last seen, with refusedFlag if it was refused.
 	lastIter uint64
 }
+
+// refusedFlag is more than there ever are iterations.
+const refusedFlag = 1 << 63
+
+func (e *droppedEntry) refused() bool { return e.lastIter&refusedFlag != 0 }
+
+// see says that the line was seen in the iteration.
+func (e *droppedEntry) see(iter uint64) { e.lastIter = iter | e.lastIter&refusedFlag }
 
 // lineTable finds the entries of lines by their keys. An entry is 64 bytes for a
 // series and 24 for a dropped one, and 5 to 11 more in the index. Entries are in
@@ -187,7 +196,17 @@ func (t *lineTable) reindex() {
 func (t *lineTable) removeUnseen(iter uint64) {
 	before := t.len()
 	t.kept.keep(func(e *cacheEntry) bool { return e.lastIter == iter })
-	t.dropped.keep(func(e *droppedEntry) bool { return e.lastIter == iter })
+	t.dropped.keep(func(e *droppedEntry) bool { return e.lastIter&^refusedFlag == iter })
+	if t.len() != before {
+		t.reindex()
+	}
+}
+
+// forgetRefused removes the lines whose series were refused. It is called between two
+// expositions.
+func (t *lineTable) forgetRefused() {
+	before := t.len()
+	t.dropped.keep(func(e *droppedEntry) bool { return !e.refused() })
 	if t.len() != before {
 		t.reindex()
 	}

@@ -5,94 +5,70 @@ package tsdb
 
 import (
 	"context"
-	"unsafe"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
-	"github.com/prometheus/prometheus/storage"
 )
 
-// What exemplars take in the result of a selection, without their labels, which
-// are the storage's own.
-const (
-	exemplarSeriesBytes = int64(unsafe.Sizeof(exemplar.QueryResult{}))
-	exemplarBytes       = int64(unsafe.Sizeof(exemplar.Exemplar{}))
-)
-
-// querierWithin returns a querier that ends with the context of a limited read
-// request, and ce itself for all others.
-//
-// Upstream matches and sorts all series while it holds the storage's lock,
-// which every scrape with exemplars waits for.
-func (ce *CircularExemplarStorage) querierWithin(ctx context.Context) storage.ExemplarQuerier {
-	r := reads.FromContext(ctx)
-	if r == nil {
-		return ce
-	}
-	return &exemplarQuerier{storage: ce, ctx: ctx, read: r}
-}
-
-// exemplarQuerier selects from the series that have exemplars when it begins.
-// It looks at a few of them at a time: each has its exemplars of one moment, but
-// not all have those of the same one.
+// exemplarQuerier selects from the series that have exemplars when it begins, and
+// ends with its context. It holds the storage's lock, which every scrape with
+// exemplars waits for, for a few series at a time: each has its exemplars of one
+// moment, but not all have those of the same one.
 type exemplarQuerier struct {
 	storage *CircularExemplarStorage
 	ctx     context.Context
-	read    *reads.Read
 }
 
-func (q *exemplarQuerier) Select(start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	series, err := q.matching(matchers)
-	if err != nil {
-		return nil, err
-	}
-	if err := reads.SortFunc(q.ctx, series, labels.Compare); err != nil {
-		return nil, err
-	}
+// exemplarSeriesEvery is for how many series the lock is held, and how many are
+// looked at between two looks at the context.
+const exemplarSeriesEvery = 256
+
+func (q exemplarQuerier) Select(start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	series := q.matching(matchers)
+	q.sort(series)
 	results := make([]exemplar.QueryResult, 0)
-	for len(series) > 0 {
-		n := min(len(series), checkPostingsEvery)
-		selected := len(results)
-		results = q.storage.appendExemplars(results, start, end, series[:n])
-		series = series[n:]
-		if err := q.account(results[selected:]); err != nil {
-			return nil, err
+	for chunk := range slices.Chunk(series, exemplarSeriesEvery) {
+		if q.ctx.Err() != nil {
+			break
 		}
+		results = q.storage.appendExemplars(results, start, end, chunk)
+	}
+	if q.ctx.Err() != nil {
+		return nil, context.Cause(q.ctx)
 	}
 	return results, nil
 }
 
-// matching returns the labels of the series that match one of the sets.
-func (q *exemplarQuerier) matching(matchers [][]*labels.Matcher) ([]labels.Labels, error) {
+// matching returns the labels of the series that match one of the sets, or of some
+// if the context ends.
+func (q exemplarQuerier) matching(matchers [][]*labels.Matcher) []labels.Labels {
 	all := q.storage.series()
-	if err := q.read.Reserve(q.ctx, int64(len(all))*int64(unsafe.Sizeof(labels.Labels{}))); err != nil {
-		return nil, err
-	}
 	matching := all[:0]
 	for i, lset := range all {
-		if i%checkPostingsEvery == 0 {
-			if err := reads.Yield(q.ctx); err != nil {
-				return nil, err
-			}
+		if i%exemplarSeriesEvery == 0 && q.ctx.Err() != nil {
+			break
 		}
 		if matchesSomeMatcherSet(lset, matchers) {
 			matching = append(matching, lset)
 		}
 	}
-	return matching, nil
+	return matching
 }
 
-// account accounts for results, and waits for the read's turn to go on.
-func (q *exemplarQuerier) account(results []exemplar.QueryResult) error {
-	size := int64(len(results)) * exemplarSeriesBytes
-	for _, r := range results {
-		size += int64(cap(r.Exemplars)) * exemplarBytes
-	}
-	if err := q.read.Reserve(q.ctx, size); err != nil {
-		return err
-	}
-	return reads.Yield(q.ctx)
+// sort sorts the series until the context ends: then all are equal, which ends the
+// sort in one pass.
+func (q exemplarQuerier) sort(series []labels.Labels) {
+	compared, ended := 0, false
+	slices.SortFunc(series, func(a, b labels.Labels) int {
+		if compared++; compared%exemplarSeriesEvery == 0 {
+			ended = q.ctx.Err() != nil
+		}
+		if ended {
+			return 0
+		}
+		return labels.Compare(a, b)
+	})
 }
 
 // series returns the labels of all series that have exemplars, in no order.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 )
 
 // storageOfExemplars has n exemplars, three for each series.
@@ -29,15 +28,8 @@ func storageOfExemplars(t testing.TB, n int) *CircularExemplarStorage {
 	return ce
 }
 
-func limitedRead(t testing.TB) (*reads.Read, context.Context) {
-	r, ctx, remove := reads.NewTable(nil).Add(t.Context(), reads.Info{}, reads.Limits{})
-	t.Cleanup(remove)
-	return r, ctx
-}
-
-func TestExemplarsWithinAReadAreThoseOfUpstream(t *testing.T) {
+func TestExemplarsWithinAContextAreThoseOfUpstream(t *testing.T) {
 	ce := storageOfExemplars(t, 3*2000)
-	_, ctx := limitedRead(t)
 	le := labels.MustNewMatcher(labels.MatchRegexp, "le", "1|3")
 	instance := labels.MustNewMatcher(labels.MatchRegexp, "instance", ".*7")
 	none := labels.MustNewMatcher(labels.MatchEqual, "le", "none")
@@ -57,7 +49,7 @@ func TestExemplarsWithinAReadAreThoseOfUpstream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want, err := ce.Select(tc.start, tc.end, tc.matchers...)
 			require.NoError(t, err)
-			got, err := ce.querierWithin(ctx).Select(tc.start, tc.end, tc.matchers...)
+			got, err := exemplarQuerier{ce, t.Context()}.Select(tc.start, tc.end, tc.matchers...)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		})
@@ -65,8 +57,7 @@ func TestExemplarsWithinAReadAreThoseOfUpstream(t *testing.T) {
 }
 
 func TestExemplarsOfAStorageWithoutRoomAreNone(t *testing.T) {
-	_, ctx := limitedRead(t)
-	got, err := storageOfExemplars(t, 0).querierWithin(ctx).Select(0, 1, []*labels.Matcher{})
+	got, err := exemplarQuerier{storageOfExemplars(t, 0), t.Context()}.Select(0, 1, []*labels.Matcher{})
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.NotNil(t, got, "the answer has an empty list, not null")
@@ -75,30 +66,19 @@ func TestExemplarsOfAStorageWithoutRoomAreNone(t *testing.T) {
 func TestExemplarsOfEvictedSeriesAreLeftOut(t *testing.T) {
 	ce := storageOfExemplars(t, 30)
 	series := ce.series()
-	other, ctx := labels.FromStrings("a", "b"), context.Background()
+	other := labels.FromStrings("a", "b")
 	for i := range 30 {
 		require.NoError(t, ce.AddExemplar(other, exemplar.Exemplar{Value: 1, Ts: int64(100 + i), HasTs: true}))
 	}
 	require.Empty(t, ce.appendExemplars(nil, math.MinInt64, math.MaxInt64, series))
-	require.Same(t, ce, ce.querierWithin(ctx), "what is no limited read has upstream's selection")
 }
 
-func TestSelectionOfExemplarsEndsWithItsRead(t *testing.T) {
+func TestSelectionOfExemplarsEndsWithItsContext(t *testing.T) {
 	ce := storageOfExemplars(t, 3*1000)
-	r, ctx := limitedRead(t)
-	q := ce.querierWithin(ctx)
-	stop := &reads.Stop{Reason: reads.ReasonOperator, Text: "stopped"}
-	r.Stop(stop)
-	_, err := q.Select(math.MinInt64, math.MaxInt64, []*labels.Matcher{})
-	require.ErrorIs(t, err, stop)
-}
-
-func TestSelectionOfExemplarsIsAccountedFor(t *testing.T) {
-	ce := storageOfExemplars(t, 3*1000)
-	_, ctx, remove := reads.NewTable(reads.NewBudget(64<<10)).Add(t.Context(), reads.Info{}, reads.Limits{})
-	defer remove()
-	_, err := ce.querierWithin(ctx).Select(math.MinInt64, math.MaxInt64, []*labels.Matcher{})
-	var stop *reads.Stop
-	require.ErrorAs(t, err, &stop)
-	require.Equal(t, reads.ReasonTooLarge, stop.Reason)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	q, err := ce.ExemplarQuerier(ctx)
+	require.NoError(t, err)
+	cancel(errStopped)
+	_, err = q.Select(math.MinInt64, math.MaxInt64, []*labels.Matcher{})
+	require.ErrorIs(t, err, errStopped)
 }

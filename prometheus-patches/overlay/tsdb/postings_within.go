@@ -6,11 +6,8 @@ package tsdb
 import (
 	"context"
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/index"
 )
@@ -19,38 +16,244 @@ import (
 // context. So many take about 100 microseconds.
 const checkPostingsEvery = 256
 
-// postingsWithin returns p such that it ends with the context's cause soon
-// after the context is done. Postings are the one thing that every way through
-// a head or a block goes along, so this is where a selection is stopped: while
-// they are merged, drained for sorting, or skipped over in a block.
+// What a selection holds of each posting, and of each list of postings that it
+// merges, in bytes.
+const (
+	refBytes  = 8
+	listBytes = 72
+)
+
+// selectWithin is PostingsForMatchers for a selection of series. Postings are the
+// one thing that every way through a head or a block goes along, so this is where
+// the selection of a read that is counted stops soon after the context is done:
+// while postings are merged, drained for sorting, or skipped over in a block.
 //
-// A context of anything but a limited read request leaves p as it is.
-func postingsWithin(ctx context.Context, p index.Postings) index.Postings {
-	r := reads.FromContext(ctx)
-	if r == nil {
-		return p
+// What PromQL, federation and remote read select is counted at once, and told to
+// the account before the first series is read. The returned index is for what
+// follows. A context without an account leaves both as they are.
+func selectWithin(ctx context.Context, ir IndexReader, hints *storage.SelectHints, ms []*labels.Matcher) (index.Postings, IndexReader, error) {
+	account := storage.ReadAccountFrom(ctx)
+	if account == nil {
+		p, err := PostingsForMatchers(ctx, ir, ms...)
+		return p, ir, err
 	}
-	return &boundPostings{Postings: p, ctx: ctx, read: r}
+	bound := &boundIndex{IndexReader: ir, ctx: ctx, account: account}
+	p, err := PostingsForMatchers(ctx, bound, ms...)
+	if err != nil {
+		return nil, nil, err
+	}
+	seriesBytes := account.Bounds().SeriesBytes
+	if seriesBytes > 0 && (hints == nil || hints.Func != "series") {
+		points := pointsOf(hints, ir)
+		if p, err = bound.count(p, seriesBytes+pointBytes*points); err != nil {
+			return nil, nil, err
+		}
+		bound.seriesBytes = seriesBytes
+	}
+	return bound.selected(p), bound, nil
 }
 
-// selectWithin is postingsWithin for the postings of the series that a
-// selection returns: each is accounted for with as many points as the hints say
-// that PromQL will make of it.
-//
-// A selection that goes on for long is counted, by the same matchers, so that
-// one that will not fit in memory is refused before it has filled half of it.
-func selectWithin(ctx context.Context, p index.Postings, hints *storage.SelectHints, ir IndexReader, ms []*labels.Matcher) index.Postings {
-	p = postingsWithin(ctx, p)
-	if bound, ok := p.(*boundPostings); ok {
-		bound.points = pointsOf(hints, ir)
-		bound.again = func() (index.Postings, error) { return PostingsForMatchers(ctx, ir, ms...) }
+// pointBytes is the size of a sample in PromQL's results.
+const pointBytes = 16
+
+// boundIndex is the index that a selection of a read looks into.
+type boundIndex struct {
+	IndexReader
+	ctx     context.Context
+	account storage.ReadAccount
+	// seriesBytes is what each selected series takes; 0 if they are only listed.
+	seriesBytes int64
+	// merged is what the lists of postings take that were merged, in bytes.
+	merged int64
+}
+
+// Postings implements IndexReader.
+func (b *boundIndex) Postings(ctx context.Context, name string, values ...string) (index.Postings, error) {
+	if err := b.use(int64(len(values)) * listBytes); err != nil {
+		return nil, err
+	}
+	return b.IndexReader.Postings(ctx, name, values...)
+}
+
+// PostingsForLabelMatching implements IndexReader.
+func (b *boundIndex) PostingsForLabelMatching(ctx context.Context, name string, match func(string) bool) index.Postings {
+	var err error
+	seen, matched := 0, 0
+	p := b.IndexReader.PostingsForLabelMatching(ctx, name, func(value string) bool {
+		if seen++; seen%checkPostingsEvery == 0 && err == nil {
+			if err = b.use(int64(matched) * listBytes); err == nil {
+				err = b.account.Yield(ctx)
+			}
+			matched = 0
+		}
+		if err != nil || !match(value) {
+			return false
+		}
+		matched++
+		return true
+	})
+	if err == nil {
+		err = b.use(int64(matched) * listBytes)
+	}
+	if err != nil {
+		return index.ErrPostings(err)
 	}
 	return p
 }
 
-// countAfter is how many series a selection returns before it is counted.
-// Counting a series takes some 50 ns; PromQL takes a microsecond for each.
-const countAfter = 64 * checkPostingsEvery
+// PostingsForAllLabelValues implements IndexReader.
+func (b *boundIndex) PostingsForAllLabelValues(ctx context.Context, name string) index.Postings {
+	return b.PostingsForLabelMatching(ctx, name, func(string) bool { return true })
+}
+
+func (b *boundIndex) use(bytes int64) error {
+	b.merged += bytes
+	return b.account.Use(bytes)
+}
+
+// count returns the postings as a list, and tells the account to expect so many
+// bytes for each of them.
+func (b *boundIndex) count(p index.Postings, each int64) (index.Postings, error) {
+	bound := b.bind(p, refBytes)
+	refs := make([]storage.SeriesRef, 0, 64)
+	for bound.Next() {
+		refs = append(refs, bound.At())
+	}
+	if err := bound.Err(); err != nil {
+		return nil, err
+	}
+	err := b.account.Use(-b.merged)
+	if err == nil {
+		err = b.account.Expect(int64(len(refs)) * each)
+	}
+	return index.NewListPostings(refs), err
+}
+
+// bind returns p such that it ends with the account, and tells it that each of the
+// postings takes so many bytes.
+func (b *boundIndex) bind(p index.Postings, each int64) *boundPostings {
+	return &boundPostings{Postings: p, ctx: b.ctx, account: b.account, each: each}
+}
+
+// selected returns p for the series that the selection returns.
+func (b *boundIndex) selected(p index.Postings) index.Postings {
+	bound := b.bind(p, b.seriesBytes)
+	bound.selects = true
+	return bound
+}
+
+// SortedPostings implements IndexReader.
+func (b *boundIndex) SortedPostings(p index.Postings) index.Postings {
+	return b.reordered(p, b.IndexReader.SortedPostings)
+}
+
+// ShardedPostings implements IndexReader.
+func (b *boundIndex) ShardedPostings(p index.Postings, shardIndex, shardCount uint64) index.Postings {
+	return b.reordered(p, func(p index.Postings) index.Postings {
+		return b.IndexReader.ShardedPostings(p, shardIndex, shardCount)
+	})
+}
+
+// reordered returns the selected postings as the function returns them. The head
+// holds a pointer and a reference of each to do so, and blocks nothing.
+func (b *boundIndex) reordered(p index.Postings, f func(index.Postings) index.Postings) index.Postings {
+	drained := b.bind(p.(*boundPostings).Postings, 2*refBytes)
+	result := f(drained)
+	switch {
+	case result == index.Postings(drained):
+		return p
+	case drained.err != nil:
+		return index.ErrPostings(drained.err)
+	}
+	if err := b.account.Use(-drained.read * refBytes); err != nil {
+		return index.ErrPostings(err)
+	}
+	return b.selected(result)
+}
+
+// compareWithin compares the labels of series that were read from p. Sorting a
+// million of them takes seconds: when the read has ended all are equal, which ends
+// the sort.
+func compareWithin(p index.Postings, a, b *memSeries) int {
+	if bound, ok := p.(*boundPostings); ok && bound.done() {
+		return 0
+	}
+	return labels.Compare(a.labels(), b.labels())
+}
+
+type boundPostings struct {
+	index.Postings
+	ctx     context.Context
+	account storage.ReadAccount
+	// each is what a posting takes, in bytes.
+	each int64
+	// selects says that these are the series that a selection returns.
+	selects bool
+	// read counts the postings, of which told were told to the account.
+	read, told int64
+	steps      int
+	err        error
+}
+
+// done counts a step and says whether the read has ended.
+func (p *boundPostings) done() bool {
+	if p.err == nil && p.steps%checkPostingsEvery == 0 {
+		p.err = p.check()
+	}
+	p.steps++
+	return p.err != nil
+}
+
+// check is for the first of every so many steps. Most selections end before they
+// take long.
+func (p *boundPostings) check() error {
+	switch {
+	case p.steps > 0:
+		if err := p.tell(); err != nil {
+			return err
+		}
+		return p.account.Yield(p.ctx)
+	case p.selects:
+		if err := p.account.Begin(p.ctx); err != nil {
+			return err
+		}
+	}
+	return storage.ReadEnded(p.ctx)
+}
+
+// tell tells the account of the postings that were read since the last time.
+func (p *boundPostings) tell() error {
+	n := p.read - p.told
+	p.told = p.read
+	if n == 0 || p.each == 0 {
+		return nil
+	}
+	if p.selects {
+		p.account.Selected(n)
+	}
+	return p.account.Use(n * p.each)
+}
+
+func (p *boundPostings) Next() bool {
+	if p.done() {
+		return false
+	}
+	if p.Postings.Next() {
+		p.read++
+		return true
+	}
+	p.err = p.tell()
+	return false
+}
+
+func (p *boundPostings) Seek(v storage.SeriesRef) bool { return !p.done() && p.Postings.Seek(v) }
+
+func (p *boundPostings) Err() error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.Postings.Err()
+}
 
 // sampleInterval is how far apart samples are reckoned to be, in milliseconds.
 const sampleInterval = 15_000
@@ -82,154 +285,4 @@ func covers(ir IndexReader) (mint, maxt int64) {
 	default:
 		return math.MinInt64, math.MaxInt64
 	}
-}
-
-// sortedSeriesBytes is what sorting holds for each series: pointers to series
-// while they are sorted, and the postings that are made of them.
-const sortedSeriesBytes = 16
-
-// sortWithin sorts the series that were read from p by their labels. Sorting a
-// million series takes seconds. For postings of postingsWithin it gives up soon
-// after the context is done, and returns its cause.
-func sortWithin(p index.Postings, series []*memSeries) error {
-	bound, ok := p.(*boundPostings)
-	if !ok {
-		slices.SortFunc(series, compareLabels)
-		return nil
-	}
-	if err := bound.read.Reserve(bound.ctx, int64(len(series))*sortedSeriesBytes); err != nil {
-		return err
-	}
-	return reads.SortFunc(bound.ctx, series, compareLabels)
-}
-
-// sortValuesWithin sorts label values, for a limited read request until its
-// context is done.
-func sortValuesWithin(ctx context.Context, values []string) error {
-	if reads.FromContext(ctx) == nil {
-		slices.Sort(values)
-		return nil
-	}
-	return reads.SortFunc(ctx, values, strings.Compare)
-}
-
-// valueHints returns the hints for a selection of label values that are sorted
-// afterwards. The head cuts its values in the order in which they came. Where that
-// would be at the limit of a read's answer, and not at one that the client asked
-// for, all are selected, and sortedUpTo cuts them.
-func valueHints(ctx context.Context, hints *storage.LabelHints) *storage.LabelHints {
-	if limitOfAnswer(ctx, hints) {
-		return nil
-	}
-	return hints
-}
-
-// sortedUpTo returns the first of the sorted values, as many as the hints allow
-// that valueHints took away.
-func sortedUpTo(ctx context.Context, values []string, hints *storage.LabelHints) []string {
-	if limitOfAnswer(ctx, hints) && len(values) > hints.Limit {
-		return slices.Clone(values[:hints.Limit])
-	}
-	return values
-}
-
-func limitOfAnswer(ctx context.Context, hints *storage.LabelHints) bool {
-	r := reads.FromContext(ctx)
-	return r != nil && hints != nil && r.MaxResults > 0 && hints.Limit > r.MaxResults
-}
-
-func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }
-
-type boundPostings struct {
-	index.Postings
-	ctx  context.Context
-	read *reads.Read
-	// points is how many points each of the postings stands for; 0 if they are
-	// not the series that the selection returns.
-	points int64
-	// again returns the same postings once more.
-	again func() (index.Postings, error)
-	// returned are the series since they were last accounted for.
-	returned int64
-	steps    int
-	err      error
-}
-
-// done counts a step and says whether the context has ended.
-func (p *boundPostings) done() bool {
-	if p.err == nil && p.steps%checkPostingsEvery == 0 {
-		p.err = p.check()
-	}
-	p.steps++
-	return p.err != nil
-}
-
-// account accounts for the series that were returned since the last time.
-func (p *boundPostings) account() error {
-	n := p.returned
-	p.returned = 0
-	if n == 0 || p.points == 0 {
-		return nil
-	}
-	return p.read.Select(p.ctx, n, p.points)
-}
-
-func (p *boundPostings) check() error {
-	if p.steps == 0 {
-		return reads.Check(p.ctx) // Most selections end before they take long.
-	}
-	if err := p.account(); err != nil {
-		return err
-	}
-	if p.steps == countAfter && p.points > 0 {
-		if err := p.count(); err != nil {
-			return err
-		}
-	}
-	return reads.Yield(p.ctx)
-}
-
-// count returns an error if more series are to come than the read has room for.
-func (p *boundPostings) count() error {
-	room, limited := p.read.Room(p.points)
-	if !limited {
-		return nil
-	}
-	postings, err := p.again()
-	if err != nil {
-		return err
-	}
-	left := room + countAfter
-	for n := int64(1); postings.Next(); n++ {
-		if n > left {
-			return p.read.Select(p.ctx, room+1, p.points)
-		}
-		if n%checkPostingsEvery == 0 {
-			if err := reads.Yield(p.ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return postings.Err()
-}
-
-func (p *boundPostings) Next() bool {
-	if p.done() {
-		return false
-	}
-	if p.Postings.Next() {
-		p.returned++
-		return true
-	}
-	p.err = p.account()
-	return false
-}
-
-func (p *boundPostings) Seek(v storage.SeriesRef) bool { return !p.done() && p.Postings.Seek(v) }
-
-func (p *boundPostings) Err() error {
-	if p.err != nil {
-		return p.err
-	}
-	return p.Postings.Err()
 }

@@ -5,16 +5,15 @@ package tsdb
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/accounttest"
 	"github.com/prometheus/prometheus/tsdb/index"
 )
 
@@ -26,33 +25,54 @@ func refs(n int) []storage.SeriesRef {
 	return out
 }
 
-// limited returns the context of a limited read request.
-func limited(t *testing.T, limits reads.Limits) (context.Context, context.CancelFunc) {
+// counted returns the context of a read that is counted.
+func counted(t *testing.T, bounds storage.ReadBounds) (*accounttest.Account, context.Context) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, ctx, remove := reads.NewTable(reads.NewBudget(4<<20)).Add(ctx, reads.Info{}, limits)
-	t.Cleanup(remove)
-	return ctx, cancel
+	t.Cleanup(cancel)
+	return accounttest.New(ctx, bounds)
 }
 
-// selected returns the postings of a selection of n series.
-func selected(ctx context.Context, n int, hints *storage.SelectHints) index.Postings {
-	p := selectWithin(ctx, index.NewListPostings(refs(n)), hints, nil, nil)
-	p.(*boundPostings).again = func() (index.Postings, error) { return index.NewListPostings(refs(n)), nil }
-	return p
+// bound returns the postings as a selection of a read returns them.
+func bound(ctx context.Context, p index.Postings) index.Postings {
+	return (&boundIndex{ctx: ctx, account: storage.ReadAccountFrom(ctx)}).selected(p)
+}
+
+// manySeries returns a database of n series.
+func manySeries(t *testing.T, n int) *DB {
+	db := newTestDB(t)
+	app := db.Appender(t.Context())
+	for i := range n {
+		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", strconv.Itoa(i*7919%n)), 1000, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	return db
+}
+
+// selectAll returns how many series a selection has, and its error.
+func selectAll(ctx context.Context, t *testing.T, db *DB, sorted bool, hints *storage.SelectHints) (int, error) {
+	q, err := db.Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+	set := q.Select(ctx, sorted, hints, labels.MustNewMatcher(labels.MatchRegexp, "i", ".+"))
+	n := 0
+	for set.Next() {
+		n++
+	}
+	return n, set.Err()
 }
 
 func TestPostingsWithinGivesTheSamePostings(t *testing.T) {
-	ctx, cancel := limited(t, reads.Limits{})
-	defer cancel()
+	_, ctx := counted(t, storage.ReadBounds{})
 	for _, n := range []int{0, 1, checkPostingsEvery, 3*checkPostingsEvery + 1} {
-		got, err := index.ExpandPostings(postingsWithin(ctx, index.NewListPostings(refs(n))))
+		got, err := index.ExpandPostings(bound(ctx, index.NewListPostings(refs(n))))
 		require.NoError(t, err)
 		require.Len(t, got, n)
 		for i, ref := range got {
 			require.EqualValues(t, i+1, ref)
 		}
 	}
-	p := postingsWithin(ctx, index.NewListPostings(refs(10)))
+	p := bound(ctx, index.NewListPostings(refs(10)))
 	require.True(t, p.Seek(7))
 	require.EqualValues(t, 7, p.At())
 }
@@ -63,79 +83,146 @@ func TestPostingsWithinEndSoonAfterTheClientHasLeft(t *testing.T) {
 		"seek": func(p index.Postings, i int) bool { return p.Seek(storage.SeriesRef(i)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := limited(t, reads.Limits{})
-			p := postingsWithin(ctx, index.NewListPostings(refs(100*checkPostingsEvery)))
+			account, ctx := counted(t, storage.ReadBounds{})
+			p := bound(ctx, index.NewListPostings(refs(100*checkPostingsEvery)))
 			require.True(t, next(p, 1))
-			cancel()
+			account.Stop(errStopped)
 			i := 2
 			for next(p, i) {
 				i++
 			}
 			require.LessOrEqual(t, i, checkPostingsEvery+2)
-			require.ErrorIs(t, p.Err(), context.Canceled)
+			require.ErrorIs(t, p.Err(), errStopped)
 			require.False(t, next(p, i+1), "ended postings stay ended")
 		})
 	}
 }
 
-func TestSortWithinStopsAfterTheClientHasLeft(t *testing.T) {
-	ctx, cancel := limited(t, reads.Limits{})
-	defer cancel()
-	series := make([]*memSeries, 0, 50000)
-	for i := range cap(series) {
-		series = append(series, &memSeries{lset: labels.FromStrings("i", strconv.Itoa((i*7919)%cap(series)))})
-	}
-	want := slices.Clone(series)
-	slices.SortFunc(want, compareLabels)
+var errStopped = errors.New("stopped")
 
-	got := slices.Clone(series)
-	require.NoError(t, sortWithin(postingsWithin(ctx, index.EmptyPostings()), got))
-	require.Equal(t, want, got)
-	got = slices.Clone(series)
-	require.NoError(t, sortWithin(index.EmptyPostings(), got))
-	require.Equal(t, want, got)
-
-	cancel()
-	p := postingsWithin(ctx, index.EmptyPostings())
-	require.ErrorIs(t, sortWithin(p, slices.Clone(series)), context.Canceled)
-}
-
-func TestSelectionThatWillNotFitIsRefusedBeforeItIsRead(t *testing.T) {
-	for _, tc := range []struct {
-		n    int
-		fits bool
-	}{{n: countAfter, fits: true}, {n: countAfter + 1, fits: true}, {n: 4096 * 30 / 5, fits: true}, {n: 1 << 20}} {
-		ctx, cancel := limited(t, reads.Limits{SeriesBytes: 64}) // Half of 4 MiB holds 26,214 of 80 bytes.
-		defer cancel()
-		p := selected(ctx, tc.n, nil)
-		read := 0
-		for p.Next() {
-			read++
+func TestSelectionsOfAReadAreThoseOfUpstream(t *testing.T) {
+	db := manySeries(t, 3000)
+	for _, seriesBytes := range []int64{0, 100} {
+		for _, hints := range []*storage.SelectHints{nil, {Start: 0, End: 2000}, {Start: 0, End: 2000, Func: "series"}} {
+			_, ctx := counted(t, storage.ReadBounds{SeriesBytes: seriesBytes})
+			for _, sorted := range []bool{false, true} {
+				q, err := db.Querier(0, 2000)
+				require.NoError(t, err)
+				all := labels.MustNewMatcher(labels.MatchRegexp, "i", ".+")
+				want := labelsOf(t, q.Select(t.Context(), sorted, hints, all))
+				require.Len(t, want, 3000)
+				require.Equal(t, want, labelsOf(t, q.Select(ctx, sorted, hints, all)))
+				require.NoError(t, q.Close())
+			}
 		}
-		if tc.fits {
-			require.NoError(t, p.Err())
-			require.Equal(t, tc.n, read)
-			continue
-		}
-		require.Equal(t, countAfter, read)
-		require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
 	}
 }
 
-func TestSortValuesWithinSortsUntilTheClientHasLeft(t *testing.T) {
-	values := make([]string, 50000)
-	for i := range values {
-		values[i] = strconv.Itoa((i * 7919) % len(values))
+func TestSortStopsAfterTheClientHasLeft(t *testing.T) {
+	db := manySeries(t, 20_000)
+	account, ctx := counted(t, storage.ReadBounds{})
+	stopAt := 0
+	account.OnYield = func() {
+		if account.Yields == stopAt {
+			account.Stop(errStopped)
+		}
 	}
-	want := slices.Sorted(slices.Values(values))
-	ctx, cancel := limited(t, reads.Limits{})
-	for _, ctx := range []context.Context{ctx, t.Context()} {
-		got := slices.Clone(values)
-		require.NoError(t, sortValuesWithin(ctx, got))
-		require.Equal(t, want, got)
+	n, err := selectAll(ctx, t, db, true, nil)
+	require.NoError(t, err)
+	require.Equal(t, 20_000, n)
+	whole := account.Yields
+
+	account, ctx = counted(t, storage.ReadBounds{})
+	// The values are matched, and the series drained, in 157 pieces; then they are sorted.
+	stopAt = 200
+	account.OnYield = func() {
+		if account.Yields == stopAt {
+			account.Stop(errStopped)
+		}
 	}
-	cancel()
-	require.ErrorIs(t, sortValuesWithin(ctx, values), context.Canceled)
+	n, err = selectAll(ctx, t, db, true, nil)
+	require.ErrorIs(t, err, errStopped)
+	require.Zero(t, n)
+	require.Less(t, account.Yields, stopAt+10)
+	require.Greater(t, whole, 2*stopAt)
+}
+
+func TestSelectionIsExpectedBeforeItsFirstSeriesIsRead(t *testing.T) {
+	const n = 3*checkPostingsEvery + 1
+	db := manySeries(t, n)
+	for _, sorted := range []bool{false, true} {
+		account, ctx := counted(t, storage.ReadBounds{SeriesBytes: 84})
+		q, err := db.Querier(0, 2000)
+		require.NoError(t, err)
+		all := labels.MustNewMatcher(labels.MatchRegexp, "i", ".+")
+		first, second := q.Select(ctx, sorted, nil, all), q.Select(ctx, sorted, nil, all)
+		require.EqualValues(t, 2*n*100, account.Expected)
+		require.Zero(t, account.Begun)
+		for _, set := range []storage.SeriesSet{first, second} {
+			require.Len(t, labelsOf(t, set), n)
+		}
+		require.EqualValues(t, 2*n*100, account.ExpectedBegun)
+		require.EqualValues(t, 2*n, account.Series, "to the last")
+		require.GreaterOrEqual(t, account.Used, int64(2*n*84))
+		require.Less(t, account.Used, int64(2*n*(84+4*refBytes)))
+		require.NoError(t, q.Close())
+	}
+}
+
+func TestSelectionThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
+	db := manySeries(t, 2000)
+	account, ctx := counted(t, storage.ReadBounds{SeriesBytes: 84})
+	account.MaxExpected = 2000*100 - 1
+	n, err := selectAll(ctx, t, db, false, nil)
+	require.ErrorIs(t, err, accounttest.ErrRefused)
+	require.Zero(t, n)
+}
+
+func TestSelectionThatTakesTooMuchIsStopped(t *testing.T) {
+	db := manySeries(t, 2000)
+	for _, most := range []int64{1000, 2000*(listBytes+refBytes) + 500*1000} {
+		account, ctx := counted(t, storage.ReadBounds{SeriesBytes: 1000})
+		account.MaxUsed = most
+		n, err := selectAll(ctx, t, db, false, nil)
+		require.ErrorIs(t, err, accounttest.ErrRefused)
+		require.Less(t, n, 2000)
+	}
+}
+
+func TestListsOfSeriesAreNotCounted(t *testing.T) {
+	db := manySeries(t, 2000)
+	account, ctx := counted(t, storage.ReadBounds{SeriesBytes: 84})
+	n, err := selectAll(ctx, t, db, false, &storage.SelectHints{Start: 0, End: 2000, Func: "series"})
+	require.NoError(t, err)
+	require.Equal(t, 2000, n)
+	require.Zero(t, account.Expected)
+	require.EqualValues(t, 2000*listBytes, account.Used)
+}
+
+func TestSelectionOfAnyOtherContextIsUpstreams(t *testing.T) {
+	head := manySeries(t, 3).Head()
+	ir, err := head.Index()
+	require.NoError(t, err)
+	_, same, err := selectWithin(t.Context(), ir, nil, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "i", "1")})
+	require.NoError(t, err)
+	require.Same(t, ir, same)
+}
+
+func TestLabelValuesAreSortedUntilTheClientHasLeft(t *testing.T) {
+	db := manySeries(t, 20_000)
+	q, err := db.Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+	want, _, err := q.LabelValues(t.Context(), "i", nil)
+	require.NoError(t, err)
+	account, ctx := counted(t, storage.ReadBounds{})
+	got, _, err := q.LabelValues(ctx, "i", nil)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.EqualValues(t, 20_000*valueBytes, account.Used)
+	account.Stop(errStopped)
+	_, _, err = q.LabelValues(ctx, "i", nil)
+	require.ErrorIs(t, err, errStopped)
 }
 
 func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
@@ -146,8 +233,7 @@ func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
-	ctx, cancel := limited(t, reads.Limits{MaxResults: 2})
-	defer cancel()
+	_, ctx := counted(t, storage.ReadBounds{MaxResults: 2})
 	for _, matchers := range [][]*labels.Matcher{
 		nil,
 		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
@@ -158,7 +244,7 @@ func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
 			limit int
 			want  []string
 		}{
-			{ctx: ctx, limit: 3, want: []string{"a", "b", "c"}},
+			{ctx: ctx, want: []string{"a", "b", "c"}},      // One more, which says that there are.
 			{ctx: ctx, limit: 2, want: []string{"y", "z"}}, // The client's own: as upstream cuts.
 			{ctx: t.Context(), limit: 3, want: []string{"x", "y", "z"}},
 		} {
@@ -169,54 +255,6 @@ func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
 			require.Equal(t, tc.want, got, "%s %d", matchers, tc.limit)
 			require.NoError(t, q.Close())
 		}
-	}
-}
-
-func TestPostingsWithinLeavesAllOtherContextsAlone(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	p := index.NewListPostings(refs(3))
-	require.Same(t, p, postingsWithin(ctx, p))
-}
-
-func TestSelectWithinStopsAReadThatNeedsMoreMemoryThanItMayHave(t *testing.T) {
-	const n = 10 * checkPostingsEvery
-	for _, tc := range []struct {
-		name   string
-		limits reads.Limits
-		hints  *storage.SelectHints
-		stops  bool
-	}{
-		{name: "nothing is held", hints: &storage.SelectHints{Start: 0, End: 1e6, Step: 1}},
-		{name: "instant", limits: reads.Limits{SeriesBytes: 1}, hints: &storage.SelectHints{}},
-		{name: "many bytes per series", limits: reads.Limits{SeriesBytes: 4096}, stops: true},
-		{name: "many points", limits: reads.Limits{SeriesBytes: 1}, hints: &storage.SelectHints{Start: 0, End: 10000, Step: 10}, stops: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			ctx, cancel := limited(t, tc.limits)
-			defer cancel()
-			got, err := index.ExpandPostings(selected(ctx, n, tc.hints))
-			if tc.stops {
-				require.ErrorContains(t, err, reads.BudgetFlag)
-				require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
-				return
-			}
-			require.NoError(t, err)
-			require.Len(t, got, n)
-		})
-	}
-}
-
-func TestSelectionIsAccountedForToItsLastSeries(t *testing.T) {
-	for _, n := range []int{1, checkPostingsEvery - 1, checkPostingsEvery, 3*checkPostingsEvery + 1} {
-		table := reads.NewTable(reads.NewBudget(1 << 30))
-		_, ctx, remove := table.Add(t.Context(), reads.Info{}, reads.Limits{SeriesBytes: 84})
-		_, err := index.ExpandPostings(selected(ctx, n, nil))
-		require.NoError(t, err)
-		read := table.List()[0]
-		require.EqualValues(t, n, read.Series)
-		require.EqualValues(t, 100*n, read.ReservedBytes)
-		remove()
 	}
 }
 

@@ -4,12 +4,10 @@
 package tsdb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -18,30 +16,28 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// seriesLabelsWithin returns the labels of the series that newBlockSeriesSet
-// would return, for a limited read request, and nil for all others. It allocates
-// nothing for a series of the head: a list of a million series that is sent as
-// it is read must not leave a million series of garbage behind.
-//
-// At returns the same storage.Series each time, valid until the next Next; its
-// Labels stay valid, and it has no samples.
-func seriesLabelsWithin(ctx context.Context, ir IndexReader, t tombstones.Reader, p index.Postings, mint, maxt int64) storage.SeriesSet {
-	if reads.FromContext(ctx) == nil {
-		return nil
-	}
-	return &seriesLabelsSet{index: ir, tombstones: t, p: p, mint: mint, maxt: maxt}
-}
-
+// seriesLabelsSet has the labels of the series that newBlockSeriesSet has, and no
+// samples. A list of a million series must not leave a million series of garbage
+// behind: each is a few bytes of an array of many.
 type seriesLabelsSet struct {
 	index      IndexReader
+	chunks     ChunkReader
 	tombstones tombstones.Reader
 	p          index.Postings
 	mint, maxt int64
 
-	curr    labels.Labels
+	curr    *seriesLabels
+	free    []seriesLabels
 	chks    []chunks.Meta
 	builder labels.ScratchBuilder
 	err     error
+}
+
+// seriesLabelsBatch is how many series are allocated at a time.
+const seriesLabelsBatch = 128
+
+func newSeriesLabelsSet(ir IndexReader, cr ChunkReader, t tombstones.Reader, p index.Postings, mint, maxt int64) storage.SeriesSet {
+	return &seriesLabelsSet{index: ir, chunks: cr, tombstones: t, p: p, mint: mint, maxt: maxt}
 }
 
 func (s *seriesLabelsSet) Next() bool {
@@ -59,7 +55,11 @@ func (s *seriesLabelsSet) Next() bool {
 			return false
 		}
 		if visible {
-			s.curr = s.builder.Labels()
+			if len(s.free) == 0 {
+				s.free = make([]seriesLabels, seriesLabelsBatch)
+			}
+			s.curr, s.free = &s.free[0], s.free[1:]
+			*s.curr = seriesLabels{s.builder.Labels(), s.chunks}
 			return true
 		}
 	}
@@ -85,14 +85,24 @@ func (s *seriesLabelsSet) visible() (bool, error) {
 	return false, nil
 }
 
-func (s *seriesLabelsSet) At() storage.Series { return s }
+func (s *seriesLabelsSet) At() storage.Series { return s.curr }
+
+// seriesLabels is a series with the samples of a reader of empty chunks.
+type seriesLabels struct {
+	labels labels.Labels
+	chunks ChunkReader
+}
 
 // Labels implements storage.Series.
-func (s *seriesLabelsSet) Labels() labels.Labels { return s.curr }
+func (s *seriesLabels) Labels() labels.Labels { return s.labels }
 
 // Iterator implements storage.Series.
-func (*seriesLabelsSet) Iterator(chunkenc.Iterator) chunkenc.Iterator {
-	return chunkenc.NewNopIterator()
+func (s *seriesLabels) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	empty, _, err := s.chunks.ChunkOrIterable(chunks.Meta{})
+	if err != nil {
+		return chunkenc.NewNopIterator()
+	}
+	return empty.Iterator(it)
 }
 
 func (s *seriesLabelsSet) Err() error {

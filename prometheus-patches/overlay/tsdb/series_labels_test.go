@@ -4,15 +4,14 @@
 package tsdb
 
 import (
-	"context"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
 // labelsOf returns what the set yields.
@@ -40,24 +39,23 @@ func TestSeriesLabelsAreThoseOfTheBlockSeriesSet(t *testing.T) {
 	}
 	require.NoError(t, app.Commit())
 	require.NoError(t, db.Delete(t.Context(), 0, 100_000, labels.MustNewMatcher(labels.MatchRegexp, "i", "4.*")))
-	ctx, cancel := limited(t, reads.Limits{})
-	defer cancel()
 	all := labels.MustNewMatcher(labels.MatchEqual, "__name__", "m")
 	for _, tc := range []struct{ mint, maxt int64 }{{0, 100_000}, {1001, 20_000}, {30_000, 30_000}, {60_000, 70_000}} {
 		for _, sorted := range []bool{false, true} {
 			q, err := db.Querier(tc.mint, tc.maxt)
 			require.NoError(t, err)
-			hints := &storage.SelectHints{Start: tc.mint, End: tc.maxt, Func: "series"}
+			hints := &storage.SelectHints{Start: tc.mint, End: tc.maxt}
 			want := labelsOf(t, q.Select(t.Context(), sorted, hints, all))
-			set := q.Select(ctx, sorted, hints, all)
-			require.IsType(t, &seriesLabelsSet{}, set)
-			require.Equal(t, want, labelsOf(t, set))
+			hints.Func = "series"
+			got := q.Select(t.Context(), sorted, hints, all)
+			require.IsType(t, &seriesLabelsSet{}, got)
+			require.Equal(t, want, labelsOf(t, got))
 			require.NoError(t, q.Close())
 		}
 	}
 }
 
-func TestSeriesLabelsOfTheHeadAllocateNothingForASeries(t *testing.T) {
+func TestSeriesLabelsOfTheHeadAllocateLittleForASeries(t *testing.T) {
 	db := newTestDB(t)
 	app := db.Appender(t.Context())
 	const n = 4000
@@ -66,12 +64,10 @@ func TestSeriesLabelsOfTheHeadAllocateNothingForASeries(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
-	ctx, cancel := limited(t, reads.Limits{})
-	defer cancel()
 	allocs := testing.AllocsPerRun(3, func() {
 		q, err := db.Querier(0, 10)
 		require.NoError(t, err)
-		set := q.Select(ctx, false, &storage.SelectHints{Start: 0, End: 10, Func: "series"}, labels.MustNewMatcher(labels.MatchEqual, "__name__", "m"))
+		set := q.Select(t.Context(), false, &storage.SelectHints{Start: 0, End: 10, Func: "series"}, labels.MustNewMatcher(labels.MatchEqual, "__name__", "m"))
 		for set.Next() {
 			_ = set.At().Labels()
 		}
@@ -81,6 +77,22 @@ func TestSeriesLabelsOfTheHeadAllocateNothingForASeries(t *testing.T) {
 	require.Less(t, allocs, float64(n)/20)
 }
 
-func TestSeriesLabelsAreOnlyForLimitedReads(t *testing.T) {
-	require.Nil(t, seriesLabelsWithin(context.Background(), nil, nil, nil, 0, 0))
+func TestSeriesLabelsStayAfterTheNextSeries(t *testing.T) {
+	db := manySeries(t, 3*seriesLabelsBatch)
+	q, err := db.Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+	set := q.Select(t.Context(), false, &storage.SelectHints{Start: 0, End: 2000, Func: "series"}, labels.MustNewMatcher(labels.MatchEqual, "__name__", "m"))
+	var series []storage.Series
+	var want []string
+	for set.Next() {
+		series = append(series, set.At())
+		want = append(want, set.At().Labels().String())
+	}
+	require.NoError(t, set.Err())
+	require.Len(t, series, 3*seriesLabelsBatch)
+	for i, s := range series {
+		require.Equal(t, want[i], s.Labels().String())
+		require.Equal(t, chunkenc.ValNone, s.Iterator(nil).Next(), "it has no samples")
+	}
 }

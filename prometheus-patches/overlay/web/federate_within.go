@@ -5,31 +5,35 @@ package web
 
 import (
 	"context"
+	"strings"
 
-	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
 )
 
 // federatedSampleBytes is what a federated sample has at least around its
 // labels: a value, a timestamp and a line break.
 const federatedSampleBytes = int64(len("{} 0 1700000000000\n"))
 
-// refuseFederation says whether the answer would be larger than a limited
-// request may have. The request is answered with the reason then.
-func refuseFederation(ctx context.Context, vec promql.Vector) bool {
-	read := reads.FromContext(ctx)
-	if read == nil || read.ResponseBytes == 0 {
-		return false
+// federatedWithin returns the samples in the order in which federation sorts them,
+// or none if the read has ended or its answer would be too large: it is answered
+// with the reason then. To sort them again takes one pass.
+func federatedWithin(ctx context.Context, vec promql.Vector) promql.Vector {
+	account := storage.ReadAccountFrom(ctx)
+	if account == nil {
+		return vec
 	}
 	size := int64(0)
 	for i := range vec {
 		size += federatedSampleBytes + int64(vec[i].Metric.ByteSize())
 	}
-	return read.CheckResponse(size) != nil
+	if account.CheckResponse(size) != nil || storage.SortRead(ctx, vec, compareNames) != nil {
+		return nil
+	}
+	return vec
 }
 
-// sortWithin sorts the samples for a limited request until that is stopped. What
-// is then written goes nowhere.
-func sortWithin(ctx context.Context, vec promql.Vector, compare func(a, b promql.Sample) int) {
-	_ = reads.SortFunc(ctx, vec, compare)
+func compareNames(a, b promql.Sample) int {
+	return strings.Compare(a.Metric.Get(labels.MetricName), b.Metric.Get(labels.MetricName))
 }

@@ -5,22 +5,26 @@ package web
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/accounttest"
 )
 
 func TestFederationThatIsTooLargeIsRefused(t *testing.T) {
-	vec := promql.Vector{{Metric: labels.FromStrings("__name__", "m", "pod", "some-pod")}, {Metric: labels.FromStrings("__name__", "n")}}
-	for limit, want := range map[int64]bool{0: false, 1 << 20: false, 10: true} {
-		_, ctx, remove := reads.NewTable(nil).Add(t.Context(), reads.Info{}, reads.Limits{ResponseBytes: limit})
-		require.Equal(t, want, refuseFederation(ctx, vec))
-		require.Equal(t, want, reads.Stopped(ctx) != nil)
-		remove()
+	vec := promql.Vector{{Metric: labels.FromStrings("__name__", "n", "pod", "some-pod")}, {Metric: labels.FromStrings("__name__", "m")}}
+	sorted := promql.Vector{vec[1], vec[0]}
+	for limit, want := range map[int64]promql.Vector{0: sorted, 1 << 20: sorted, 10: nil} {
+		_, ctx := accounttest.New(t.Context(), storage.ReadBounds{ResponseBytes: limit})
+		require.Equal(t, want, federatedWithin(ctx, slices.Clone(vec)))
 	}
-	require.False(t, refuseFederation(context.Background(), vec))
+	require.Equal(t, vec, federatedWithin(t.Context(), vec))
+	account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
+	account.Stop(context.Canceled)
+	require.Nil(t, federatedWithin(ctx, make(promql.Vector, 1000)))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promguard/reads"
+	"github.com/prometheus/prometheus/storage"
 )
 
 // TimeoutFlag is the name of the flag that sets the deadline, for messages.
@@ -27,6 +28,8 @@ type endpoint struct {
 	long bool
 	// json says that errors go in the API's JSON envelope.
 	json bool
+	// remoteRead says that the body is a message of remote read.
+	remoteRead bool
 	// multipart says that the handler reads multipart forms.
 	multipart bool
 }
@@ -95,11 +98,12 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 	}
 	o := &h.opts
 	e := &endpoint{
-		name:    prefix + route,
-		limits:  reads.Limits{ResponseBytes: o.ResponseBytes, CheckText: h.text},
-		timeout: o.Timeout,
-		source:  fmt.Sprintf("%s=%s", TimeoutFlag, o.Timeout),
-		json:    prefix != "" && route != "/read",
+		name:       prefix + route,
+		limits:     reads.Limits{ReadBounds: storage.ReadBounds{ResponseBytes: o.ResponseBytes}, CheckText: h.text},
+		timeout:    o.Timeout,
+		source:     fmt.Sprintf("%s=%s", TimeoutFlag, o.Timeout),
+		json:       prefix != "" && route != "/read",
+		remoteRead: route == "/read",
 		// These read the form in a way that leaves multipart out.
 		multipart: route != "/series" && route != "/federate",
 	}

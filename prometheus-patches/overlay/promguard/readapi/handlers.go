@@ -101,7 +101,7 @@ func (h *Handlers) Stop() {
 // serve runs one request from its admission to its last byte.
 func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
 	h.boundBody(e, w, r)
-	formErr := parseForm(e, r)
+	regexes, formErr := parse(e, r)
 
 	read, ctx, remove := h.table.Add(r.Context(), info(e, r), e.limits)
 	defer remove()
@@ -115,12 +115,12 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	defer context.AfterFunc(ctx, bw.unblock)()
 	switch {
 	case formErr != nil:
-		bw.refuse(http.StatusBadRequest, "bad_data", fmt.Errorf("error parsing form values: %w", formErr))
+		bw.refuse(http.StatusBadRequest, "bad_data", formErr)
 		return
 	case err != nil:
 		bw.refuse(http.StatusBadRequest, "bad_data", err)
 		return
-	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(r.Form["metric_name_pattern"]) != nil:
+	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(regexes) != nil:
 		return
 	}
 	waited := time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grafana/regexp"
 
+	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/reads"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	MinClientRate int64
 	// ReadTimeout is the server's own limit of the time to read a request.
 	ReadTimeout time.Duration
+	// Memory is told in the status. It may be nil.
+	Memory *memory.Monitor
 	// CheckText refuses PromQL that costs too much to parse.
 	CheckText bool
 
@@ -53,5 +56,5 @@ type Options struct {
 // limits says whether any limit is set.
 func (o *Options) limits() bool {
 	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.BulkConcurrency > 0 || o.QueryConcurrency > 0 ||
-		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText
+		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText || o.Memory != nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/common/route"
 
+	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/reads"
 )
 
@@ -27,8 +28,19 @@ func (h *Handlers) Register(r *route.Router) {
 	if h == nil {
 		return
 	}
+	r.Get(statusRoute, h.status)
 	r.Get(statusRoute+"/queries", h.list)
 	r.Del(statusRoute+"/queries/:id", h.stop)
+}
+
+// guardStatus is what the server is doing about its memory.
+type guardStatus struct {
+	Memory *memory.Status `json:"memory,omitempty"`
+}
+
+func (h *Handlers) status(w http.ResponseWriter, r *http.Request) {
+	h.setCORS(w, r)
+	respond(w, http.StatusOK, envelope{Status: "success", Data: guardStatus{Memory: h.opts.Memory.Status()}})
 }
 
 func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {

@@ -93,10 +93,7 @@ func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	if r.held+n > b.perRead {
-		stop := r.Refusal(ReasonTooLarge, "Select fewer series, a shorter range or a larger step",
-			"needs more than %s of memory, half of %s=%s, which is what one request may have", size(b.perRead), BudgetFlag, size(b.total))
-		r.Stop(stop)
-		return stop
+		return r.tooLarge()
 	}
 	for !b.fits(r, n) {
 		r.Wait() // The next Yield asks for a turn again.
@@ -105,6 +102,32 @@ func (b *Budget) reserve(ctx context.Context, r *Read, n int64) error {
 		}
 	}
 	b.hold(r, n)
+	return nil
+}
+
+// tooLarge stops a read that needs more than any may have, and returns why.
+func (r *Read) tooLarge() error {
+	stop := r.Refusal(ReasonTooLarge, "Select fewer series, a shorter range or a larger step",
+		"needs more than %s of memory, half of %s=%s, which is what one request may have", size(r.budget.perRead), BudgetFlag, size(r.budget.total))
+	r.Stop(stop)
+	return stop
+}
+
+// use gives the read what it uses beyond what it has reserved, without a wait.
+func (b *Budget) use(r *Read, used int64) error {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	more := used - (r.held - admitBytes)
+	switch {
+	case more <= 0:
+		return nil
+	case r.held+more > b.perRead:
+		return r.tooLarge()
+	}
+	b.hold(r, more)
+	if b.held > b.total {
+		b.makeRoom()
+	}
 	return nil
 }
 

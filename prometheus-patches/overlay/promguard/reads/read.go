@@ -17,25 +17,18 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/prometheus/storage"
 )
 
 // Limits bound one read. 0 means no bound.
 type Limits struct {
-	// MaxResults and MaxBytes cut a list of series, label names or label values
-	// after so many elements, or so many bytes of JSON.
-	MaxResults int
-	MaxBytes   int64
-	// ResponseBytes refuses an answer of PromQL, exemplars, remote read or
-	// federation that is larger, in bytes before compression.
-	ResponseBytes int64
+	storage.ReadBounds
 	// CheckText is called before anything is parsed or compiled. Nil checks
 	// nothing.
 	CheckText TextCheck
 	// Exempt says that the read waits for neither memory nor a processor.
 	Exempt bool
-	// SeriesBytes is the memory in bytes that each selected series is reckoned
-	// to hold until the end of the read.
-	SeriesBytes int64
 }
 
 // TextCheck returns an error if PromQL texts cost too much to parse.
@@ -69,16 +62,16 @@ type Read struct {
 	held      int64 // Bytes reserved; guarded by budget.mtx.
 	done      chan struct{}
 	running   atomic.Bool
+	expected  atomic.Int64 // Bytes that Begin reserves.
+	used      atomic.Int64 // Bytes that the read says it holds.
 	series    atomic.Int64
 	bytes     atomic.Int64
 	cut       atomic.Bool
 }
 
-type contextKey struct{}
-
 // FromContext returns the read that the context belongs to, or nil.
 func FromContext(ctx context.Context) *Read {
-	r, _ := ctx.Value(contextKey{}).(*Read)
+	r, _ := storage.ReadAccountFrom(ctx).(*Read)
 	return r
 }
 
@@ -95,59 +88,19 @@ func (r *Read) Reserve(ctx context.Context, n int64) error {
 	return r.budget.reserve(ctx, r, n)
 }
 
-// Select accounts for n more series that were selected, each with the given
-// number of points.
-func (r *Read) Select(ctx context.Context, n, points int64) error {
-	r.series.Add(n)
-	return r.Reserve(ctx, n*r.seriesBytes(points))
-}
-
-// Room returns how many more series, each with the given number of points, the
-// read may select at most, and false if there is no limit.
-func (r *Read) Room(points int64) (series int64, limited bool) {
-	each := r.seriesBytes(points)
-	if each == 0 || r.budget == nil {
-		return 0, false
-	}
-	return r.budget.room(r) / each, true
-}
-
-func (r *Read) seriesBytes(points int64) int64 {
-	if r.SeriesBytes == 0 {
-		return 0
-	}
-	return r.SeriesBytes + pointBytes*points
-}
-
-// pointBytes is the size of a sample in PromQL's results.
-const pointBytes = 16
-
 // Wrote accounts for n more bytes of the answer.
 func (r *Read) Wrote(n int) { r.bytes.Add(int64(n)) }
-
-// Truncate notes that the answer lacks elements because of a limit.
-func (r *Read) Truncate() { r.cut.Store(true) }
 
 // Truncated says whether Truncate was called.
 func (r *Read) Truncated() bool { return r.cut.Load() }
 
 // Check returns why the context has ended, or nil.
-func Check(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
+func Check(ctx context.Context) error { return storage.ReadEnded(ctx) }
 
 // Yield is Check for code that has run for long and will go on. It is called
 // about every 100 microseconds, and waits until it is the read's turn to have a
 // processor.
-func Yield(ctx context.Context) error {
-	if r := FromContext(ctx); r != nil && ctx.Err() == nil {
-		r.turns.take(ctx, r)
-	}
-	return Check(ctx)
-}
+func Yield(ctx context.Context) error { return storage.YieldRead(ctx) }
 
 // Wait says that the read is about to wait for something other than a processor,
 // and returns whether it had one for long: then it calls Yield afterwards.

@@ -144,7 +144,7 @@ func TestReadsThatAllWantMoreNeverWaitForEachOther(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				r, ctx, remove := table.Add(t.Context(), Info{}, Limits{SeriesBytes: 512})
+				r, ctx, remove := table.Add(t.Context(), Info{}, Limits{})
 				defer remove()
 				release, err := table.Admit(ctx, r, nil, time.Hour)
 				if err != nil {
@@ -152,7 +152,7 @@ func TestReadsThatAllWantMoreNeverWaitForEachOther(t *testing.T) {
 				}
 				defer release()
 				for range 20 {
-					if r.Select(ctx, 1024, 1) != nil {
+					if r.Reserve(ctx, 528<<10) != nil {
 						return
 					}
 					time.Sleep(time.Millisecond)
@@ -233,21 +233,33 @@ func TestPoolBoundsWhatRunsAndHowManyWait(t *testing.T) {
 	require.Nil(t, NewPool("none", 0))
 }
 
-func TestRoomIsHowManySeriesMayBeSelected(t *testing.T) {
+func TestWhatIsExpectedIsReservedWhenTheReadBegins(t *testing.T) {
 	table := NewTable(NewBudget(64 << 20))
-	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{SeriesBytes: 1008})
+	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{})
 	defer remove()
-	room, limited := r.Room(1)
-	require.True(t, limited)
-	require.EqualValues(t, 32<<10, room)
-	require.NoError(t, r.Select(ctx, 1024, 1))
-	room, _ = r.Room(1)
-	require.EqualValues(t, 31<<10, room)
-	require.Error(t, r.Select(ctx, room+1, 1))
-	free, _, remove2 := table.Add(t.Context(), Info{}, Limits{})
-	defer remove2()
-	_, limited = free.Room(1)
-	require.False(t, limited, "a read that keeps no series")
+	require.NoError(t, r.Expect(10<<20))
+	require.NoError(t, r.Expect(5<<20))
+	require.Zero(t, table.Budget.Held())
+	require.NoError(t, r.Begin(ctx))
+	require.NoError(t, r.Begin(ctx))
+	require.EqualValues(t, 15<<20, table.Budget.Held())
+
+	require.NoError(t, r.Use(10<<20))
+	require.EqualValues(t, 15<<20, table.Budget.Held(), "it was reserved")
+	require.NoError(t, r.Use(10<<20))
+	require.EqualValues(t, 21<<20, table.Budget.Held(), "what it had at its start, and what it holds")
+	require.NoError(t, r.Use(-10<<20))
+	require.Error(t, r.Expect(12<<20))
+	require.Equal(t, ReasonTooLarge, Stopped(ctx).Reason)
+}
+
+func TestReadThatUsesMoreThanAnyMayHaveIsStopped(t *testing.T) {
+	table := NewTable(NewBudget(64 << 20))
+	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{})
+	defer remove()
+	require.NoError(t, r.Use(30<<20))
+	require.ErrorContains(t, r.Use(2<<20), BudgetFlag)
+	require.Equal(t, ReasonTooLarge, Stopped(ctx).Reason)
 }
 
 func TestExemptReadNeverWaitsForMemory(t *testing.T) {

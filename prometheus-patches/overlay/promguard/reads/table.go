@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/prometheus/storage"
 )
 
 // Table holds the reads that run and wait. Safe for concurrent use.
@@ -39,7 +41,7 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 	if !limits.Exempt {
 		r.budget, r.turns = t.Budget, t.Turns
 	}
-	ctx = context.WithValue(ctx, contextKey{}, r)
+	ctx = storage.WithReadAccount(ctx, r)
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	t.mtx.Lock()
 	t.next++

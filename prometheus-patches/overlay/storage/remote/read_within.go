@@ -7,67 +7,39 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"net/http"
 
 	"github.com/golang/snappy"
 
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
-
-// maxReadQueries is the most queries that a limited remote read request may have.
-const maxReadQueries = 1000
-
-// checkReadRequest returns an error if the request costs too much before its
-// first series: by the number of its queries, or by regular expressions, which
-// are compiled at once.
-func checkReadRequest(ctx context.Context, req *prompb.ReadRequest) error {
-	read := reads.FromContext(ctx)
-	if read == nil {
-		return nil
-	}
-	if len(req.Queries) > maxReadQueries {
-		return fmt.Errorf("Send fewer queries in a request: this one has %d, and at most %d are allowed", len(req.Queries), maxReadQueries) //nolint:staticcheck // It is what a client reads.
-	}
-	var regexes []string
-	for _, q := range req.Queries {
-		for _, m := range q.Matchers {
-			if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
-				regexes = append(regexes, m.Value)
-			}
-		}
-	}
-	return read.CheckRegexes(regexes)
-}
 
 // Bytes that ToQueryResult holds for each sample: a slice that grows, and the
 // message of a native histogram about.
 const (
 	floatBytes     = 32
 	histogramBytes = 512
-	// reserveEvery is how many bytes are reserved at a time.
-	reserveEvery = 256 << 10
+	// tellEvery is how many bytes the account is told of at a time.
+	tellEvery = 256 << 10
 )
 
-// accountSamples returns the set such that its samples are reserved from the
-// memory budget as they are read. All but a limited read request get the set
-// that they gave.
+// accountSamples returns the set such that the account of the context is told of
+// its samples as they are read. Without one it is the set that was given.
 func accountSamples(ctx context.Context, set storage.SeriesSet) storage.SeriesSet {
-	read := reads.FromContext(ctx)
-	if read == nil {
+	account := storage.ReadAccountFrom(ctx)
+	if account == nil {
 		return set
 	}
-	return &accountedSet{SeriesSet: set, ctx: ctx, read: read}
+	return &accountedSet{SeriesSet: set, ctx: ctx, account: account}
 }
 
 type accountedSet struct {
 	storage.SeriesSet
-	ctx  context.Context
-	read *reads.Read
-	// due is what has been read and not reserved yet, in bytes.
+	ctx     context.Context
+	account storage.ReadAccount
+	// due is what has been read and not told yet, in bytes.
 	due int64
 	err error
 }
@@ -79,7 +51,7 @@ func (s *accountedSet) Next() bool {
 	}
 	n := s.due
 	s.due = 0
-	s.err = s.read.Reserve(s.ctx, n)
+	s.err = s.account.Use(n)
 	return false
 }
 
@@ -94,14 +66,14 @@ func (s *accountedSet) Err() error {
 func (s *accountedSet) At() storage.Series { return accountedSeries{s.SeriesSet.At(), s} }
 
 func (s *accountedSet) add(n int64) error {
-	if s.due += n; s.due < reserveEvery {
+	if s.due += n; s.due < tellEvery {
 		return nil
 	}
 	n, s.due = s.due, 0
-	if err := s.read.Reserve(s.ctx, n); err != nil {
+	if err := s.account.Use(n); err != nil {
 		return err
 	}
-	return reads.Yield(s.ctx)
+	return s.account.Yield(s.ctx)
 }
 
 type accountedSeries struct {
@@ -153,12 +125,12 @@ func (it *accountedIterator) Err() error {
 	return it.Iterator.Err()
 }
 
-// encodeReadResponse sends the same bytes as EncodeReadResponse. For a limited
-// read request it does so while it encodes them, a snappy block at a time, and
+// encodeReadResponse sends the same bytes as EncodeReadResponse. For a read
+// that is counted it does so while it encodes them, a snappy block at a time, and
 // stops soon after the context is done.
 func encodeReadResponse(ctx context.Context, resp *prompb.ReadResponse, w http.ResponseWriter) error {
-	read := reads.FromContext(ctx)
-	if read == nil {
+	account := storage.ReadAccountFrom(ctx)
+	if account == nil {
 		return EncodeReadResponse(resp, w)
 	}
 	results := make([]int, len(resp.Results))
@@ -166,7 +138,7 @@ func encodeReadResponse(ctx context.Context, resp *prompb.ReadResponse, w http.R
 	for i, r := range resp.Results {
 		for j, ts := range r.Timeseries {
 			if j%checkSeriesEvery == checkSeriesEvery-1 {
-				if err := reads.Yield(ctx); err != nil {
+				if err := account.Yield(ctx); err != nil {
 					return err
 				}
 			}
@@ -174,10 +146,10 @@ func encodeReadResponse(ctx context.Context, resp *prompb.ReadResponse, w http.R
 		}
 		total += fieldSize(results[i])
 	}
-	if err := read.CheckResponse(int64(total)); err != nil {
+	if err := account.CheckResponse(int64(total)); err != nil {
 		return err
 	}
-	e := &snappyStream{ctx: ctx, w: w}
+	e := &snappyStream{ctx: ctx, account: account, w: w}
 	e.block.Grow(2 * snappyBlock)
 	if _, err := w.Write(binary.AppendUvarint(nil, uint64(total))); err != nil {
 		return err
@@ -219,10 +191,11 @@ const (
 func fieldSize(n int) int { return 1 + len(binary.AppendUvarint(nil, uint64(n))) + n }
 
 type snappyStream struct {
-	ctx   context.Context
-	w     http.ResponseWriter
-	block bytes.Buffer
-	out   []byte
+	ctx     context.Context
+	account storage.ReadAccount
+	w       http.ResponseWriter
+	block   bytes.Buffer
+	out     []byte
 }
 
 func (e *snappyStream) field(size int) {
@@ -233,7 +206,7 @@ func (e *snappyStream) field(size int) {
 // flush compresses and sends blocks for as long as there are least bytes.
 func (e *snappyStream) flush(least int) error {
 	for e.block.Len() >= least {
-		if err := reads.Yield(e.ctx); err != nil {
+		if err := e.account.Yield(e.ctx); err != nil {
 			return err
 		}
 		e.out = snappy.Encode(e.out[:cap(e.out)], e.block.Next(snappyBlock))

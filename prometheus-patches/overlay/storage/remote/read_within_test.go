@@ -5,7 +5,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -14,16 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/accounttest"
 )
 
-func limited(t *testing.T, budget int64, limits reads.Limits) context.Context {
+func counted(t *testing.T, bounds storage.ReadBounds) (*accounttest.Account, context.Context) {
 	t.Helper()
-	_, ctx, remove := reads.NewTable(reads.NewBudget(budget)).Add(t.Context(), reads.Info{}, limits)
-	t.Cleanup(remove)
-	return ctx
+	return accounttest.New(t.Context(), bounds)
 }
 
 // response returns a read response of the given numbers of series.
@@ -57,7 +54,8 @@ func TestEncodeReadResponseGivesUpstreamsBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want, got := httptest.NewRecorder(), httptest.NewRecorder()
 			require.NoError(t, EncodeReadResponse(resp, want))
-			require.NoError(t, encodeReadResponse(limited(t, 1<<30, reads.Limits{}), resp, got))
+			_, ctx := counted(t, storage.ReadBounds{})
+			require.NoError(t, encodeReadResponse(ctx, resp, got))
 			require.Equal(t, want.Body.Bytes(), got.Body.Bytes())
 			got = httptest.NewRecorder()
 			require.NoError(t, encodeReadResponse(t.Context(), resp, got))
@@ -67,16 +65,15 @@ func TestEncodeReadResponseGivesUpstreamsBytes(t *testing.T) {
 }
 
 func TestEncodeReadResponseRefusesAnAnswerThatIsTooLarge(t *testing.T) {
-	ctx := limited(t, 1<<30, reads.Limits{ResponseBytes: 1000})
+	_, ctx := counted(t, storage.ReadBounds{ResponseBytes: 1000})
 	rec := httptest.NewRecorder()
-	require.ErrorContains(t, encodeReadResponse(ctx, response(500), rec), "--guard.response-max-bytes=1000")
+	require.ErrorIs(t, encodeReadResponse(ctx, response(500), rec), accounttest.ErrRefused)
 	require.Zero(t, rec.Body.Len())
-	require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
 }
 
 func TestEncodeReadResponseStopsWhenTheClientHasLeft(t *testing.T) {
-	ctx, cancel := context.WithCancel(limited(t, 1<<30, reads.Limits{}))
-	cancel()
+	account, ctx := counted(t, storage.ReadBounds{})
+	account.Stop(context.Canceled)
 	require.ErrorIs(t, encodeReadResponse(ctx, response(5000), httptest.NewRecorder()), context.Canceled)
 }
 
@@ -95,7 +92,8 @@ func fixedSet(series, n int) storage.SeriesSet {
 func TestAccountedSamplesAreThoseOfTheSet(t *testing.T) {
 	want, _, err := ToQueryResult(fixedSet(50, 300), 0)
 	require.NoError(t, err)
-	got, _, err := ToQueryResult(accountSamples(limited(t, 1<<30, reads.Limits{}), fixedSet(50, 300)), 0)
+	_, ctx := counted(t, storage.ReadBounds{})
+	got, _, err := ToQueryResult(accountSamples(ctx, fixedSet(50, 300)), 0)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	set := fixedSet(1, 1)
@@ -103,41 +101,17 @@ func TestAccountedSamplesAreThoseOfTheSet(t *testing.T) {
 }
 
 func TestSamplesBeyondTheBudgetStopTheRead(t *testing.T) {
-	ctx := limited(t, 1<<20, reads.Limits{})
+	account, ctx := counted(t, storage.ReadBounds{})
+	account.MaxUsed = 1 << 20
 	_, _, err := ToQueryResult(accountSamples(ctx, fixedSet(100, 1000)), 0)
-	require.ErrorContains(t, err, reads.BudgetFlag)
-	require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
+	require.ErrorIs(t, err, accounttest.ErrRefused)
 }
 
 func TestSamplesOfSmallQueriesAreAccountedFor(t *testing.T) {
-	table := reads.NewTable(reads.NewBudget(1 << 30))
-	_, ctx, remove := table.Add(t.Context(), reads.Info{}, reads.Limits{})
-	defer remove()
+	account, ctx := counted(t, storage.ReadBounds{})
 	for range 3 {
 		_, _, err := ToQueryResult(accountSamples(ctx, fixedSet(2, 5)), 0)
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 3*2*5*floatBytes, table.List()[0].ReservedBytes)
-}
-
-func TestReadRequestThatCostsTooMuchIsRefusedBeforeItsFirstSeries(t *testing.T) {
-	many := &prompb.ReadRequest{Queries: make([]*prompb.Query, maxReadQueries+1)}
-	regex := &prompb.ReadRequest{Queries: []*prompb.Query{{Matchers: []*prompb.LabelMatcher{
-		{Type: prompb.LabelMatcher_EQ, Name: "a", Value: "equal"},
-		{Type: prompb.LabelMatcher_RE, Name: "b", Value: "x{1000}"},
-	}}}}
-	var seen []string
-	ctx := limited(t, 1<<30, reads.Limits{CheckText: func(texts ...string) error {
-		seen = append(seen, texts...)
-		if len(texts) > 0 {
-			return errors.New("too large a regex")
-		}
-		return nil
-	}})
-	require.ErrorContains(t, checkReadRequest(ctx, many), "1001, and at most")
-	require.NoError(t, checkReadRequest(ctx, &prompb.ReadRequest{}))
-	require.ErrorContains(t, checkReadRequest(ctx, regex), "too large a regex")
-	require.Equal(t, []string{`{x=~"x{1000}"}`}, seen)
-	require.Equal(t, reads.ReasonText, reads.Stopped(ctx).Reason)
-	require.NoError(t, checkReadRequest(t.Context(), many), "only limited requests are looked at")
+	require.EqualValues(t, 3*2*5*floatBytes, account.Used)
 }

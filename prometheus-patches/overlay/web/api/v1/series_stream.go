@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 )
@@ -34,7 +33,7 @@ type seriesStream struct {
 // matches a series does not say that it was sent: remote storage may have failed
 // for that set, and takes external labels off unless a selector names them.
 func (api *API) streamSeries(ctx context.Context, q storage.Querier, hints *storage.SelectHints, matcherSets [][]*labels.Matcher, limit int) any {
-	if reads.FromContext(ctx) == nil || slices.ContainsFunc(api.codecs, func(c Codec) bool { return c != Codec(JSONCodec{}) }) {
+	if storage.ReadAccountFrom(ctx) == nil || slices.ContainsFunc(api.codecs, func(c Codec) bool { return c != Codec(JSONCodec{}) }) {
 		return nil
 	}
 	s := &seriesStream{ctx: ctx, querier: q, hints: *hints, matcherSets: matcherSets, limit: limit}
@@ -79,16 +78,16 @@ func (s *seriesStream) each(f func(labels.Labels) bool) (warnings annotations.An
 // nobody knows, so that no labels can be made that collide in both; by chance, two
 // of a million series do so once in 10^26 answers.
 type sentSeries struct {
-	seed     maphash.Seed
-	series   map[[2]uint64]struct{}
-	reserved int // Series that memory is reserved for.
-	buf      []byte
+	seed   maphash.Seed
+	series map[[2]uint64]struct{}
+	told   int // Series that the account was told of.
+	buf    []byte
 }
 
 const (
 	// sentSeriesBytes is what a series takes in the map when it has just grown.
 	sentSeriesBytes = 48
-	// sentSeriesBatch is for how many series memory is reserved at a time.
+	// sentSeriesBatch is of how many series the account is told at a time.
 	sentSeriesBatch = 1024
 )
 
@@ -100,11 +99,11 @@ func (s *sentSeries) add(ctx context.Context, l labels.Labels, remember bool) (i
 	if _, ok := s.series[key]; ok || !remember {
 		return !ok, nil
 	}
-	if len(s.series) == s.reserved {
-		if err := reads.FromContext(ctx).Reserve(ctx, sentSeriesBatch*sentSeriesBytes); err != nil {
+	if len(s.series) == s.told {
+		if err := storage.ReadAccountFrom(ctx).Use(sentSeriesBatch * sentSeriesBytes); err != nil {
 			return false, err
 		}
-		s.reserved += sentSeriesBatch
+		s.told += sentSeriesBatch
 	}
 	s.series[key] = struct{}{}
 	return true, nil

@@ -21,10 +21,10 @@ import (
 
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/accounttest"
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/prometheus/prometheus/util/teststorage"
 )
@@ -100,7 +100,8 @@ func TestStreamedSeriesAreUpstreams(t *testing.T) {
 	} {
 		t.Run(query.Encode(), func(t *testing.T) {
 			want := getSeries(t, t.Context(), api, query.Encode())
-			got := getSeries(t, limitedContext(t, reads.Limits{}, time.Minute), api, query.Encode())
+			_, ctx := counted(t, storage.ReadBounds{}, time.Minute)
+			got := getSeries(t, ctx, api, query.Encode())
 			require.Equal(t, sorted(want.Data), sorted(got.Data))
 			require.Equal(t, want.Warnings, got.Warnings)
 			if len(query["match[]"]) == 1 {
@@ -111,19 +112,20 @@ func TestStreamedSeriesAreUpstreams(t *testing.T) {
 }
 
 func TestStreamedSeriesOfSeveralSelectorsFillTheirLimit(t *testing.T) {
-	got := getSeries(t, limitedContext(t, reads.Limits{}, time.Minute), seriesAPI(t, 3000), "match[]=m1&match[]={even!=\"\"}&limit=2500")
+	_, ctx := counted(t, storage.ReadBounds{}, time.Minute)
+	got := getSeries(t, ctx, seriesAPI(t, 3000), "match[]=m1&match[]={even!=\"\"}&limit=2500")
 	require.Len(t, got.Data, 2500)
 	require.Len(t, slices.Compact(sorted(got.Data)), 2500, "none comes twice")
 	require.Equal(t, []string{errLimit.Error()}, got.Warnings)
 }
 
 func TestStreamedSeriesAreTruncatedWithAWarning(t *testing.T) {
-	ctx := limitedContext(t, reads.Limits{MaxResults: 100}, time.Minute)
+	account, ctx := counted(t, storage.ReadBounds{MaxResults: 100}, time.Minute)
 	got := getSeries(t, ctx, seriesAPI(t, 3000), `match[]={even!=""}`)
 	require.Len(t, got.Data, 100)
 	require.Len(t, got.Warnings, 1)
 	require.Contains(t, got.Warnings[0], "--guard.metadata-max-results")
-	require.True(t, reads.FromContext(ctx).Truncated())
+	require.True(t, account.Cut)
 }
 
 // remoteQuerier answers as remote storage may: otherwise for one selector than
@@ -178,7 +180,8 @@ func TestStreamedSeriesAreTheSameOnlyIfTheirLabelsAre(t *testing.T) {
 			sets := [][]*labels.Matcher{
 				{labels.MustNewMatcher(labels.MatchEqual, "job", "x")}, {labels.MustNewMatcher(labels.MatchEqual, "replica", "a")},
 			}
-			stream := api.streamSeries(limitedContext(t, reads.Limits{}, time.Minute), remoteQuerier{answers: tc.answers}, &storage.SelectHints{}, sets, 0)
+			_, ctx := counted(t, storage.ReadBounds{}, time.Minute)
+			stream := api.streamSeries(ctx, remoteQuerier{answers: tc.answers}, &storage.SelectHints{}, sets, 0)
 			var got []string
 			_, err := stream.(*seriesStream).each(func(l labels.Labels) bool { got = append(got, l.String()); return true })
 			require.NoError(t, err)
@@ -215,13 +218,13 @@ func TestSelectionThatFailsGivesAnErrorOrABrokenAnswer(t *testing.T) {
 		series int
 		code   int
 	}{{series: 3, code: http.StatusUnprocessableEntity}, {series: 100000, code: http.StatusOK}} {
-		ctx := limitedContext(t, reads.Limits{}, time.Minute)
+		account, ctx := counted(t, storage.ReadBounds{}, time.Minute)
 		data := api.streamSeries(ctx, brokenQuerier{series: tc.series}, &storage.SelectHints{}, [][]*labels.Matcher{{}}, 0)
 		rec := httptest.NewRecorder()
 		api.respond(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(ctx), data, nil, "")
 		require.Equal(t, tc.code, rec.Code)
 		if tc.code == http.StatusOK {
-			require.Equal(t, reads.ReasonBroken, reads.Stopped(ctx).Reason, "the connection must break")
+			require.Error(t, account.BrokenBy, "the connection must break")
 			require.False(t, json.Valid(rec.Body.Bytes()))
 			continue
 		}
@@ -234,15 +237,13 @@ func BenchmarkQueryWithinLimits(b *testing.B) {
 	api := seriesAPI(b, 20000)
 	api.QueryEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: api.parser})
 	target := "/query_range?" + url.Values{"query": {`sum by (even) (m1)`}, "start": {"0"}, "end": {"60"}, "step": {"1"}}.Encode()
-	table := reads.NewTable(reads.NewBudget(1 << 30))
-	table.Turns = reads.NewTurns(1, 0)
 	for _, name := range []string{"off", "on"} {
 		b.Run("limits="+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ctx, remove := b.Context(), func() {}
+				ctx := b.Context()
 				if name == "on" {
-					_, ctx, remove = table.Add(ctx, reads.Info{}, reads.Limits{SeriesBytes: 1, ResponseBytes: 1 << 30})
+					_, ctx = accounttest.New(ctx, storage.ReadBounds{SeriesBytes: 1, ResponseBytes: 1 << 30})
 				}
 				req := httptest.NewRequest(http.MethodGet, target, http.NoBody).WithContext(ctx)
 				result := api.queryRange(req)
@@ -251,7 +252,6 @@ func BenchmarkQueryWithinLimits(b *testing.B) {
 				}
 				api.respond(httptest.NewRecorder(), req, result.data, result.warnings, "")
 				result.finalizer()
-				remove()
 			}
 		})
 	}

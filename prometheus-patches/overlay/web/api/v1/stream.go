@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
 )
 
 // streamPiece is how many bytes of an answer are encoded before they are sent,
@@ -24,18 +24,18 @@ import (
 // piece was sent still has its status.
 const streamPiece = 64 << 10
 
-// respondWithin answers a limited read request: it sends the answer while it
+// respondWithin answers a read that is counted: it sends the answer while it
 // encodes it, with the same bytes as the codec's, and stops soon after the
 // context is done. Memory does not grow with the answer. It returns false, and
 // does nothing, for any other request.
 func (api *API) respondWithin(w http.ResponseWriter, req *http.Request, codec Codec, resp *Response) bool {
 	ctx := req.Context()
-	read := reads.FromContext(ctx)
-	if _, ok := codec.(JSONCodec); !ok || read == nil {
+	account := storage.ReadAccountFrom(ctx)
+	if _, ok := codec.(JSONCodec); !ok || account == nil {
 		return false
 	}
 	w.Header().Set("Content-Type", codec.ContentType().String())
-	e := newStreamEncoder(ctx, read, w)
+	e := newStreamEncoder(ctx, account, w)
 	err := e.encode(resp)
 	switch {
 	case err == nil:
@@ -43,25 +43,26 @@ func (api *API) respondWithin(w http.ResponseWriter, req *http.Request, codec Co
 		api.respondError(w, returnAPIError(err), nil)
 	default:
 		// The status is gone: only a broken connection tells the client.
-		read.Stop(&reads.Stop{Reason: reads.ReasonBroken, Text: err.Error()})
+		account.Break(err)
 	}
 	return true
 }
 
 // streamEncoder encodes large values element by element.
 type streamEncoder struct {
-	ctx    context.Context
-	read   *reads.Read
-	w      http.ResponseWriter
-	stream *jsoniter.Stream
-	sent   int64
+	ctx     context.Context
+	account storage.ReadAccount
+	bounds  storage.ReadBounds
+	w       http.ResponseWriter
+	stream  *jsoniter.Stream
+	sent    int64
 	// warnings are what was found out while encoding.
 	warnings []string
 }
 
-func newStreamEncoder(ctx context.Context, read *reads.Read, w http.ResponseWriter) *streamEncoder {
+func newStreamEncoder(ctx context.Context, account storage.ReadAccount, w http.ResponseWriter) *streamEncoder {
 	return &streamEncoder{
-		ctx: ctx, read: read, w: w,
+		ctx: ctx, account: account, bounds: account.Bounds(), w: w,
 		stream: jsoniter.NewStream(jsoniter.ConfigCompatibleWithStandardLibrary, nil, 4<<10),
 	}
 }
@@ -207,7 +208,7 @@ func isEmpty(v reflect.Value) bool {
 // list encodes label names or values, as many as the limits allow.
 func (e *streamEncoder) list(v []string) error {
 	// The list itself was made by the database, whatever is sent of it.
-	if err := e.read.Reserve(e.ctx, int64(len(v))*listElementBytes); err != nil {
+	if err := e.account.Use(int64(len(v)) * listElementBytes); err != nil {
 		return err
 	}
 	return writeArray(e, func(yield func(int, string) bool) {
@@ -224,7 +225,7 @@ const listElementBytes = 16
 
 // full says whether a list of n elements has reached a limit, and warns if so.
 func (e *streamEncoder) full(n int) bool {
-	limits := &e.read.Limits
+	limits := &e.bounds
 	switch {
 	case limits.MaxResults > 0 && n >= limits.MaxResults:
 		e.truncated("%d results (--guard.metadata-max-results)", limits.MaxResults)
@@ -237,7 +238,7 @@ func (e *streamEncoder) full(n int) bool {
 }
 
 func (e *streamEncoder) truncated(format string, limit any) {
-	e.read.Truncate()
+	e.account.Truncate()
 	e.warnings = append(e.warnings, fmt.Sprintf("Narrow match[] or the time range: results truncated after "+format, limit))
 }
 
@@ -264,7 +265,7 @@ func (e *streamEncoder) check() error {
 	if e.stream.Error != nil || e.stream.Buffered() < streamPiece {
 		return e.stream.Error
 	}
-	if err := reads.Yield(e.ctx); err != nil {
+	if err := e.account.Yield(e.ctx); err != nil {
 		return err
 	}
 	return e.send()
@@ -295,7 +296,7 @@ const (
 // byte. The size is reckoned from below, in a small part of the time that the
 // encoding takes.
 func (e *streamEncoder) checkSize(data any) error {
-	if e.read.ResponseBytes == 0 {
+	if e.bounds.ResponseBytes == 0 {
 		return nil
 	}
 	size := int64(0)
@@ -310,7 +311,7 @@ func (e *streamEncoder) checkSize(data any) error {
 			}
 		}
 	}
-	return e.read.CheckResponse(size)
+	return e.account.CheckResponse(size)
 }
 
 func resultSize(d *QueryData) int64 {

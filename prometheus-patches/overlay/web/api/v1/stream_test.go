@@ -21,28 +21,27 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
-	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/accounttest"
 	"github.com/prometheus/prometheus/util/stats"
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// limitedContext returns the context of a read request with the given limits
-// and deadline.
-func limitedContext(t testing.TB, limits reads.Limits, timeout time.Duration) context.Context {
+// counted returns the context of a read with the given bounds and deadline.
+func counted(t testing.TB, bounds storage.ReadBounds, timeout time.Duration) (*accounttest.Account, context.Context) {
 	t.Helper()
-	_, ctx, remove := reads.NewTable(nil).Add(t.Context(), reads.Info{Method: "GET", Endpoint: "/x"}, limits)
-	t.Cleanup(remove)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &reads.Stop{Reason: reads.ReasonDeadline, Text: "deadline"})
+	account, ctx := accounttest.New(t.Context(), bounds)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	t.Cleanup(cancel)
-	return ctx
+	return account, ctx
 }
 
 // stream encodes resp in the given context.
 func stream(ctx context.Context, resp *Response) (string, error) {
 	rec := httptest.NewRecorder()
-	err := newStreamEncoder(ctx, reads.FromContext(ctx), rec).encode(resp)
+	err := newStreamEncoder(ctx, storage.ReadAccountFrom(ctx), rec).encode(resp)
 	return rec.Body.String(), err
 }
 
@@ -112,7 +111,8 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 			for _, r := range []*Response{resp, {Status: statusSuccess, Data: data}} {
 				want, err := JSONCodec{}.Encode(r)
 				require.NoError(t, err)
-				got, err := stream(limitedContext(t, reads.Limits{}, time.Minute), r)
+				_, ctx := counted(t, storage.ReadBounds{}, time.Minute)
+				got, err := stream(ctx, r)
 				require.NoError(t, err)
 				require.Equal(t, string(want), got)
 			}
@@ -129,7 +129,7 @@ func histogramOf() *histogram.FloatHistogram {
 }
 
 func TestStreamStopsAtTheDeadline(t *testing.T) {
-	ctx := limitedContext(t, reads.Limits{}, time.Nanosecond)
+	_, ctx := counted(t, storage.ReadBounds{}, time.Nanosecond)
 	<-ctx.Done()
 	for name, data := range map[string]any{
 		"strings":   make([]string, 100000),
@@ -155,14 +155,14 @@ func TestAnswerThatIsTooLargeIsRefusedBeforeItsFirstByte(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := &Response{Status: statusSuccess, Data: data}
-			whole, err := stream(limitedContext(t, reads.Limits{ResponseBytes: 1000}, time.Minute), resp)
+			_, ctx := counted(t, storage.ReadBounds{ResponseBytes: 1000}, time.Minute)
+			whole, err := stream(ctx, resp)
 			require.NoError(t, err)
 			require.Greater(t, len(whole), 300)
-			ctx := limitedContext(t, reads.Limits{ResponseBytes: 200}, time.Minute)
+			_, ctx = counted(t, storage.ReadBounds{ResponseBytes: 200}, time.Minute)
 			body, err := stream(ctx, resp)
-			require.ErrorContains(t, err, "--guard.response-max-bytes=200")
+			require.ErrorIs(t, err, accounttest.ErrRefused)
 			require.Empty(t, body)
-			require.Equal(t, reads.ReasonTooLarge, reads.Stopped(ctx).Reason)
 		})
 	}
 }
@@ -174,17 +174,17 @@ func TestListsAreTruncatedAtTheirLimitsWithAWarning(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		limits  reads.Limits
+		limits  storage.ReadBounds
 		want    int
 		warning string
 	}{
 		{name: "no limit", want: len(list)},
-		{name: "as many as there are", limits: reads.Limits{MaxResults: len(list)}, want: len(list)},
-		{name: "results", limits: reads.Limits{MaxResults: 7}, want: 7, warning: "7 results (--guard.metadata-max-results)"},
-		{name: "bytes", limits: reads.Limits{MaxBytes: 1000}, want: 65, warning: "1000 bytes (--guard.metadata-max-bytes)"},
+		{name: "as many as there are", limits: storage.ReadBounds{MaxResults: len(list)}, want: len(list)},
+		{name: "results", limits: storage.ReadBounds{MaxResults: 7}, want: 7, warning: "7 results (--guard.metadata-max-results)"},
+		{name: "bytes", limits: storage.ReadBounds{MaxBytes: 1000}, want: 65, warning: "1000 bytes (--guard.metadata-max-bytes)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ctx := limitedContext(t, tc.limits, time.Minute)
+			account, ctx := counted(t, tc.limits, time.Minute)
 			body, err := stream(ctx, &Response{Status: statusSuccess, Data: list, Warnings: []string{"earlier"}})
 			require.NoError(t, err)
 			var got struct{ Data, Warnings []string }
@@ -192,12 +192,12 @@ func TestListsAreTruncatedAtTheirLimitsWithAWarning(t *testing.T) {
 			require.Equal(t, list[:tc.want], got.Data)
 			if tc.warning == "" {
 				require.Equal(t, []string{"earlier"}, got.Warnings)
-				require.False(t, reads.FromContext(ctx).Truncated())
+				require.False(t, account.Cut)
 				return
 			}
 			require.Len(t, got.Warnings, 2)
 			require.Contains(t, got.Warnings[1], tc.warning)
-			require.True(t, reads.FromContext(ctx).Truncated())
+			require.True(t, account.Cut)
 		})
 	}
 }
@@ -219,7 +219,7 @@ func BenchmarkStream(b *testing.B) {
 	b.Run("encoder=stream", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := newStreamEncoder(b.Context(), &reads.Read{}, discard{}).encode(resp); err != nil {
+			if err := newStreamEncoder(b.Context(), &accounttest.Account{}, discard{}).encode(resp); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -243,7 +243,8 @@ func TestSelectionWithinADeadlineEndsWithItsCause(t *testing.T) {
 	require.NoError(t, err)
 	defer q.Close()
 	for _, sorted := range []bool{true, false} {
-		set := q.Select(limitedContext(t, reads.Limits{}, time.Nanosecond), sorted, nil, labels.MustNewMatcher(labels.MatchNotEqual, "i", ""))
+		_, ctx := counted(t, storage.ReadBounds{}, time.Nanosecond)
+		set := q.Select(ctx, sorted, nil, labels.MustNewMatcher(labels.MatchNotEqual, "i", ""))
 		for set.Next() {
 			t.Fatal("a series after the deadline")
 		}

@@ -1,0 +1,246 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory knows how much memory the process may use, how much it uses, and
+// how near the one is to the other.
+package memory
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Usage is what the process uses at a moment, in bytes.
+type Usage struct {
+	Limit    int64   // what the process may use; 0: nobody knows
+	Live     int64   // heap after the last collection, stacks, and the runtime's own
+	Heap     int64   // heap objects now, dead ones included
+	Resident int64   // what the kernel cannot take back: of the process, or of its cgroup if that is the process's own
+	Kill     int64   // Resident at which the kernel kills; 0: nobody knows
+	Growth   float64 // bytes a second that are allocated, smoothed: Heap grows by that until the next collection
+	Cycle    uint64  // collections so far
+
+	// own is what the runtime has besides of heap objects.
+	own int64
+	// allocated is the sum of all that was ever allocated.
+	allocated uint64
+	// liveGrowth is by how much Live grows in a second, from one collection to the next.
+	liveGrowth float64
+	// sinceCycle is how long ago the last collection was seen.
+	sinceCycle time.Duration
+	// transient is what of Live is given back before anything else is.
+	transient int64
+}
+
+// liveNow estimates what lives now. The next collection will tell; it may come after
+// all the limit was used up.
+func (u Usage) liveNow() int64 {
+	live := min(u.Live+int64(max(0, u.liveGrowth)*u.sinceCycle.Seconds()), max(u.Live, u.Heap+u.own))
+	return live - u.transient
+}
+
+// Alarming says that what lives has all but reached the limit.
+func (u Usage) Alarming() bool {
+	return u.Limit > 0 && float64(u.liveNow()) >= alarm*float64(u.Limit)
+}
+
+const (
+	// fast is how often the Monitor looks while memory is needed or may become scarce:
+	// the runtime allocates some gigabytes a second.
+	fast = 50 * time.Millisecond
+	// slow is how often it looks otherwise, and how often it reads the limit.
+	slow = time.Second
+	// calm is the share of a limit below which it looks slowly.
+	calm = 0.5
+	// smooth is how long a change takes to show in Growth for the most part.
+	smooth = 250 * time.Millisecond
+)
+
+// Monitor looks at the memory of the process from time to time. A nil Monitor has
+// nothing to say: its state is OK.
+type Monitor struct {
+	limit func() int64
+	read  func() Usage
+	kill  func() int64
+
+	usage   atomic.Pointer[Usage]
+	state   atomic.Int32
+	needed  atomic.Int32
+	hurry   chan struct{}
+	lastSee time.Time // the last look, and below when a collection was first seen
+	cycleAt time.Time
+	liveAt  int64
+
+	mu        sync.Mutex
+	machine   machine
+	onChange  []func(old, current State, u Usage)
+	transient func() int64
+}
+
+// NewMonitor returns a Monitor of a process that may use limit() bytes, which is
+// asked every second; 0 is no limit.
+func NewMonitor(limit func() int64) *Monitor {
+	s := newSource()
+	m := newMonitor(limit, s.read, s.kill)
+	return m
+}
+
+func newMonitor(limit func() int64, read func() Usage, kill func() int64) *Monitor {
+	m := &Monitor{limit: limit, read: read, kill: kill, hurry: make(chan struct{}, 1)}
+	m.machine.since = time.Now()
+	u := read()
+	u.Limit, u.Kill = limit(), kill()
+	m.usage.Store(&u)
+	m.lastSee, m.cycleAt, m.liveAt = time.Now(), time.Now(), u.Live
+	return m
+}
+
+// Run looks until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
+	if m == nil {
+		return
+	}
+	limitsAt := time.Now()
+	for {
+		wait := slow
+		if m.needed.Load() > 0 || m.scarce() {
+			wait = fast
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.hurry:
+			continue
+		case <-time.After(wait):
+		}
+		u := *m.usage.Load()
+		if now := time.Now(); now.Sub(limitsAt) >= slow {
+			limitsAt = now
+			u.Limit, u.Kill = m.limit(), m.kill()
+		}
+		m.look(u.Limit, u.Kill)
+	}
+}
+
+// look reads the usage and changes the state.
+func (m *Monitor) look(limit, kill int64) {
+	now, u, last := time.Now(), m.read(), m.usage.Load()
+	u.Limit, u.Kill = limit, kill
+	if passed := now.Sub(m.lastSee).Seconds(); passed > 0 {
+		weight := min(1, passed/smooth.Seconds())
+		u.Growth = last.Growth + weight*(float64(u.allocated-last.allocated)/passed-last.Growth)
+	}
+	u.liveGrowth = last.liveGrowth
+	if passed := now.Sub(m.cycleAt).Seconds(); u.Cycle != last.Cycle && passed > 0 {
+		// Half of it is from the collections before: one alone says little.
+		u.liveGrowth = (last.liveGrowth + float64(u.Live-m.liveAt)/passed) / 2
+		m.cycleAt, m.liveAt = now, u.Live
+	}
+	u.sinceCycle = now.Sub(m.cycleAt)
+	m.lastSee = now
+
+	m.mu.Lock()
+	if m.transient != nil {
+		u.transient = m.transient() / 2
+	}
+	m.usage.Store(&u)
+	old := m.machine.state
+	changed := m.machine.next(u, now)
+	current, tell := m.machine.state, m.onChange
+	m.mu.Unlock()
+	if !changed {
+		return
+	}
+	m.state.Store(int32(current))
+	for _, f := range tell {
+		f(old, current, u)
+	}
+}
+
+// scarce says that memory may become scarce soon, or is.
+func (m *Monitor) scarce() bool {
+	u := m.usage.Load()
+	return m.State() != OK ||
+		float64(u.liveNow()) > calm*float64(u.Limit) && u.Limit > 0 ||
+		float64(u.Resident) > calm*float64(u.Kill) && u.Kill > 0
+}
+
+// Need makes the Monitor look every 50 ms until done is called.
+func (m *Monitor) Need() (done func()) {
+	if m == nil {
+		return func() {}
+	}
+	if m.needed.Add(1) == 1 {
+		select {
+		case m.hurry <- struct{}{}:
+		default:
+		}
+	}
+	return sync.OnceFunc(func() { m.needed.Add(-1) })
+}
+
+// Transient tells the Monitor what of the memory is given back before the state has
+// to say anything: what reads hold. As that is an account which may be twice the
+// truth, half of it counts.
+func (m *Monitor) Transient(held func() int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.transient = held
+}
+
+// OnChange calls f after each change of state, from one goroutine.
+func (m *Monitor) OnChange(f func(old, current State, u Usage)) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onChange = append(m.onChange[:len(m.onChange):len(m.onChange)], f)
+}
+
+// Usage returns what was last seen.
+func (m *Monitor) Usage() Usage {
+	if m == nil {
+		return Usage{}
+	}
+	return *m.usage.Load()
+}
+
+// State returns the state, at the cost of reading a word.
+func (m *Monitor) State() State {
+	if m == nil {
+		return OK
+	}
+	return State(m.state.Load())
+}
+
+// Status is what the API tells.
+type Status struct {
+	State    State     `json:"state"`
+	Since    time.Time `json:"since"`
+	Limit    int64     `json:"limit"`
+	Live     int64     `json:"live"`
+	Heap     int64     `json:"heap"`
+	Resident int64     `json:"resident"`
+	Kill     int64     `json:"kill"`
+	Growth   int64     `json:"growth"`
+}
+
+// Status returns what was last seen, for the API, or nil.
+func (m *Monitor) Status() *Status {
+	if m == nil {
+		return nil
+	}
+	u := m.Usage()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Status{
+		State: m.machine.state, Since: m.machine.since.UTC().Truncate(time.Millisecond),
+		Limit: u.Limit, Live: u.Live, Heap: u.Heap, Resident: u.Resident, Kill: u.Kill, Growth: int64(u.Growth),
+	}
+}

@@ -1,0 +1,97 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package readapi
+
+import (
+	"bytes"
+	"io"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/golang/snappy"
+	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// regexesOf returns what readRegexes finds in a message, and checks that the body is
+// left as it was.
+func regexesOf(t testing.TB, message []byte) ([]string, error) {
+	t.Helper()
+	body := snappy.Encode(nil, message)
+	r := httptest.NewRequest("POST", "/api/v1/read", bytes.NewReader(body))
+	regexes, err := readRegexes(r)
+	if err == nil {
+		left, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, body, left)
+	}
+	return regexes, err
+}
+
+func TestRegexesOfARemoteReadAreFoundOnTheWire(t *testing.T) {
+	req := &prompb.ReadRequest{Queries: []*prompb.Query{
+		{StartTimestampMs: 1, EndTimestampMs: -2, Matchers: []*prompb.LabelMatcher{
+			{Type: prompb.LabelMatcher_EQ, Name: "a", Value: "equal"},
+			{Type: prompb.LabelMatcher_RE, Name: "b", Value: "x{1000}"},
+		}, Hints: &prompb.ReadHints{StepMs: 1, Func: "rate", Grouping: []string{"a", "b"}}},
+		{Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_NRE, Name: "c", Value: "y"}, {Type: prompb.LabelMatcher_NEQ}}},
+	}}
+	message, err := req.Marshal()
+	require.NoError(t, err)
+	regexes, err := regexesOf(t, message)
+	require.NoError(t, err)
+	require.Equal(t, []string{"x{1000}", "y"}, regexes)
+}
+
+func TestRemoteReadThatIsMuchLargerDecodedIsRefused(t *testing.T) {
+	query := []byte{fieldQueries<<3 | 2, 0}
+	for name, tc := range map[string]struct {
+		message []byte
+		want    string
+	}{
+		"queries":         {bytes.Repeat(query, maxReadQueries+1), "more than 1000"},
+		"a million":       {bytes.Repeat(query, 16<<20), "33554432 bytes"},
+		"matchers":        {nested(fieldQueries, bytes.Repeat([]byte{fieldMatchers<<3 | 2, 0}, maxReadMatchers+1)), "more than 10000 matchers"},
+		"grouping labels": {nested(fieldQueries, nested(fieldHints, bytes.Repeat([]byte{fieldHintsGrouping<<3 | 2, 0}, maxReadMatchers+1))), "more than 10000 matchers"},
+	} {
+		_, err := regexesOf(t, tc.message)
+		require.ErrorContains(t, err, tc.want, name)
+	}
+	_, err := regexesOf(t, bytes.Repeat(query, maxReadQueries))
+	require.NoError(t, err)
+}
+
+// nested returns a message with one field that holds a message.
+func nested(field byte, message []byte) []byte {
+	n := len(message)
+	return append([]byte{field<<3 | 2, byte(n&0x7f | 0x80), byte(n>>7&0x7f | 0x80), byte(n >> 14)}, message...)
+}
+
+// What the scan lets through decodes to little, and it finds what the decoder finds.
+func FuzzRemoteReadOnTheWire(f *testing.F) {
+	f.Add([]byte{fieldQueries<<3 | 2, 0})
+	f.Add(nested(fieldQueries, nested(fieldMatchers, []byte{fieldMatcherType << 3, 2, fieldMatcherValue<<3 | 2, 1, 'x'})))
+	f.Add([]byte{0xff, 0xff})
+	f.Fuzz(func(t *testing.T, message []byte) {
+		regexes, err := regexesOf(t, message)
+		var req prompb.ReadRequest
+		if err != nil || req.Unmarshal(message) != nil {
+			return
+		}
+		var want []string
+		matchers := 0
+		for _, q := range req.Queries {
+			for _, m := range q.Matchers {
+				if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+					want = append(want, m.Value)
+				}
+			}
+			matchers += len(q.Matchers)
+		}
+		require.LessOrEqual(t, len(req.Queries), maxReadQueries)
+		require.LessOrEqual(t, matchers, maxReadMatchers)
+		require.Equal(t, want, regexes)
+	})
+}

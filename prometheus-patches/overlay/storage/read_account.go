@@ -1,0 +1,112 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"slices"
+)
+
+// ReadAccount is told by the code on a read's way what memory the read takes, and
+// says when it must end. A context without one belongs to a read that nobody
+// counts: a rule, a scrape, or any request of a server without limits.
+//
+// Its methods may be called by several goroutines at a time.
+type ReadAccount interface {
+	// Expect adds to what the read will need, in bytes, before it takes any. The
+	// error says that it is more than any read may have.
+	Expect(bytes int64) error
+	// Begin waits until all that is expected is reserved, and returns the cause if
+	// the context ends first. It is called before the first of what was expected is
+	// taken. Later calls return at once.
+	Begin(ctx context.Context) error
+	// Use changes what the read holds, in bytes; a negative number gives back. It
+	// never waits. The error stops the read.
+	Use(bytes int64) error
+	// Yield lets others have the processor, and returns the cause if the context has
+	// ended. It is called about every 100 microseconds of work.
+	Yield(ctx context.Context) error
+	// Selected notes that so many more series were selected.
+	Selected(series int64)
+	// Bounds returns what the read may have.
+	Bounds() ReadBounds
+	// CheckResponse returns an error, and stops the read, if an answer of so many
+	// bytes is too large. It is called before the answer's first byte.
+	CheckResponse(bytes int64) error
+	// Truncate notes that the answer lacks elements because of a bound.
+	Truncate()
+	// Break stops a read whose answer has begun and cannot be completed.
+	Break(err error)
+}
+
+// ReadBounds is what a read may have. 0 means no bound.
+type ReadBounds struct {
+	// SeriesBytes is what each series of a selection is reckoned to take, beside its
+	// points; 0 if selections are not counted.
+	SeriesBytes int64
+	// MaxResults and MaxBytes are the most elements, and bytes of JSON, of a list of
+	// series, label names or label values. What is beyond is left out.
+	MaxResults int
+	MaxBytes   int64
+	// ResponseBytes is the most bytes of any other answer.
+	ResponseBytes int64
+}
+
+type readAccountKey struct{}
+
+// WithReadAccount returns a context in which reads are told to the account.
+func WithReadAccount(ctx context.Context, a ReadAccount) context.Context {
+	return context.WithValue(ctx, readAccountKey{}, a)
+}
+
+// ReadAccountFrom returns the account of the context, or nil.
+func ReadAccountFrom(ctx context.Context) ReadAccount {
+	a, _ := ctx.Value(readAccountKey{}).(ReadAccount)
+	return a
+}
+
+// YieldRead is Yield of the context's account. Without one it looks at the context
+// alone.
+func YieldRead(ctx context.Context) error {
+	if a := ReadAccountFrom(ctx); a != nil {
+		return a.Yield(ctx)
+	}
+	return ReadEnded(ctx)
+}
+
+// ReadEnded returns why the context has ended, or nil.
+func ReadEnded(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// SortYieldEvery is how many elements are compared between two calls of Yield.
+// Labels are compared in 100 to 400 ns.
+const SortYieldEvery = 256
+
+// SortRead is slices.SortFunc for a read that is counted: it ends soon after the
+// context does, with s in any order, and returns why. Any other read is sorted to
+// the end.
+func SortRead[T any](ctx context.Context, s []T, compare func(a, b T) int) error {
+	account := ReadAccountFrom(ctx)
+	if account == nil {
+		slices.SortFunc(s, compare)
+		return nil
+	}
+	var err error
+	compared := 0
+	slices.SortFunc(s, func(a, b T) int {
+		compared++
+		if err == nil && compared%SortYieldEvery == 0 {
+			err = account.Yield(ctx)
+		}
+		if err != nil {
+			return 0 // To the sort, equal elements are in order: it ends in one pass.
+		}
+		return compare(a, b)
+	})
+	return err
+}
