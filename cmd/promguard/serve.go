@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
+	"go.uber.org/automaxprocs/maxprocs"
 
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/didyoumean"
@@ -129,6 +130,9 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	defer r.close()
 	if err := waitUpstream(p, f.upstreamWait, logger); err != nil {
 		return err
+	}
+	if _, err := maxprocs.Set(); err != nil {
+		logger.Warn("GOMAXPROCS not set from the CPU quota", "err", err)
 	}
 	logger.Info("Starting promguard", "version", version.Info(), "build", version.BuildContext(), "upstream", fmt.Sprint(upstreams.URLs), "via", p.Name())
 
