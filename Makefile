@@ -222,13 +222,6 @@ bench-proxy:
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
 	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
 
-## bench-proxy-long: how fast answers of 1 GiB pass promguard, and how long requests take among 5,000 idle and 500 slow clients, for benchstat
-.PHONY: bench-proxy-long
-bench-proxy-long:
-	go build -o $(BIN)/bench-proxy ./bench/proxy
-	$(BIN)/bench-proxy stream
-	$(BIN)/bench-proxy crowd
-
 include tools/packaging.mk
 include tools/cluster.mk
 

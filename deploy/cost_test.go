@@ -325,7 +325,7 @@ func (c *cluster) ask(q Panel, back, step time.Duration) ([]labels.Labels, error
 }
 
 // ofTheBinaries are the dashboards that show what is asked of the binaries in test/.
-var ofTheBinaries = regexp.MustCompile(`^promguard-(guard|refusals|queries|server|drop-rules)\.json`)
+var ofTheBinaries = regexp.MustCompile(`^promguard-(proxy|refusals|queries|server|drop-rules)\.json`)
 
 // What Grafana asks for with the range of the dashboards, and over a week. A panel that
 // reads nothing would cost nothing.

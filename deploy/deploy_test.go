@@ -49,7 +49,7 @@ func expressions(t *testing.T) []source.Expression {
 
 // policies are the files of those that the expressions have to pass: the defaults, and
 // what is deployed.
-var policies = []string{"", "kubernetes/guard/promguard.yml"}
+var policies = []string{"", "kubernetes/promguard/promguard.yml"}
 
 func TestEveryQueryPassesPromguardAndExceedsNothingThatIsOnlyObserved(t *testing.T) {
 	now := time.Now()

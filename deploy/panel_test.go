@@ -108,13 +108,13 @@ func TestPanelsSayWhatIs(t *testing.T) {
 			map[string]float64{"{}": 2},
 		},
 		{
-			"without requests nothing is refused", "promguard-guard.json: Refused",
+			"without requests nothing is refused", "promguard-proxy.json: Refused",
 			`promguard_requests_total{job="promguard", instance="a", code="200"} 7x30
-			promguard_rejected_total{job="promguard", instance="a", reason="saturated"} 0x30`,
+			promguard_refused_total{job="promguard", instance="a", reason="range"} 0x30`,
 			map[string]float64{"{}": 0},
 		},
 		{
-			"permits are those of one proxy", "promguard-guard.json: Permits held",
+			"permits are those of one proxy", "promguard-proxy.json: Permits held",
 			`promguard_admission_permits{job="promguard", instance="a", class="panels"} 5x30
 			promguard_admission_permits{job="promguard", instance="b", class="panels"} 8x30`,
 			map[string]float64{`{class="panels"}`: 8},

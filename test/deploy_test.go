@@ -179,7 +179,7 @@ func TestManifestsGiveTheBinariesFlagsThatTheyKnow(t *testing.T) {
 			}
 		}
 	}
-	load(t, "kubernetes/guard/deployment.yaml", &deployment)
+	load(t, "kubernetes/promguard/deployment.yaml", &deployment)
 	requireFlags(t, deployment.Spec.Template.Spec.Containers[0].Args)
 }
 

@@ -25,7 +25,7 @@ import (
 
 // ofTheBinaries are the dashboards that show what these binaries export; the others
 // are evaluated on a modelled cluster, in deploy.
-var ofTheBinaries = regexp.MustCompile(`^promguard-(guard|refusals|queries|server|drop-rules)\.json`)
+var ofTheBinaries = regexp.MustCompile(`^promguard-(proxy|refusals|queries|server|drop-rules)\.json`)
 
 // quiet is what does not happen in some seconds here: a replay, an answer that is cut
 // off, a rule that is missed.
@@ -86,7 +86,7 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 	t.Cleanup(target.Close)
 	p := prometheus(t, t.TempDir(), emptyConfig, "--web.enable-lifecycle", "--web.enable-remote-write-receiver",
 		"--guard.metadata-max-results=2")
-	policy, err := os.ReadFile(deployments + "kubernetes/guard/promguard.yml")
+	policy, err := os.ReadFile(deployments + "kubernetes/promguard/promguard.yml")
 	require.NoError(t, err)
 	g, _ := promguardWith(t, p, string(policy)+"limits: {results: {mode: enforce, series: {default: 3, max: 5}}}\n")
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")

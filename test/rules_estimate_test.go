@@ -115,8 +115,7 @@ func requireOurs(t *testing.T, e estimated) {
 }
 
 func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
-	p := scraping(t, data)
+	p := scraping(t, filepath.Join(t.TempDir(), "data"))
 	g := promguard(t, p)
 	for name, url := range map[string]string{"direct": p.url, "proxied": g.url} {
 		e := estimate(t, "--prometheus.url="+url)
@@ -125,11 +124,6 @@ func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
 		require.Len(t, e.Jobs, 1)
 		require.InDelta(t, 1, e.Jobs[0].Interval, 0, name)
 	}
-	// The same of its data, once it has stopped.
-	p.stop(t)
-	e := estimate(t, "--tsdb="+data)
-	requireOurs(t, e)
-	require.Greater(t, e.Of.Series, 12, "what Prometheus adds to a scrape, too")
 }
 
 // The same rules, applied.

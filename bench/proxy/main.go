@@ -11,11 +11,6 @@
 // same query and another time range each, as a dashboard sends them. Throughput
 // is that of a closed loop; latency is taken at a fixed rate, half of what the
 // slowest target reached.
-//
-// The subcommand stream measures how fast long answers pass, with the bytes of
-// answers limited and with lists that would be truncated; crowd, how long small
-// requests take while thousands of other clients are idle or slow. Both tell the
-// memory that the process of a target takes.
 package main
 
 import (
@@ -52,34 +47,15 @@ func execute(args []string, stdout io.Writer) error {
 	run.Flag("clients", "Connections.").Default("8").IntVar(&o.clients)
 	run.Flag("duration", "Length of each measurement.").Default("1s").DurationVar(&o.duration)
 	run.Flag("prom-label-proxy", "Binary to compare with.").StringVar(&o.labelProxy)
-	var so streamOptions
-	st := app.Command("stream", "Measure how fast long answers pass.")
-	st.Flag("count", "Rounds.").Default("5").IntVar(&so.count)
-	st.Flag("bytes", "Length of an answer.").Default("1073741824").Int64Var(&so.bytes)
-	st.Flag("body", "What the answer holds: matrix, histograms, vector, series or values; all of them by default. Can be given more than once.").
-		Default("matrix", "histograms", "vector", "series", "values").EnumsVar(&so.bodies, "matrix", "histograms", "vector", "series", "values")
-	var co crowdOptions
-	cr := app.Command("crowd", "Measure how long requests take among many idle and slow clients.")
-	cr.Flag("count", "Rounds.").Default("6").IntVar(&co.count)
-	cr.Flag("clients", "Connections of the requests that are measured.").Default("8").IntVar(&co.clients)
-	cr.Flag("rate", "Those requests, per second.").Default("500").Float64Var(&co.rate)
-	cr.Flag("duration", "Length of each measurement.").Default("2s").DurationVar(&co.duration)
-	cr.Flag("idle", "Idle connections.").Default("5000").IntVar(&co.idle)
-	cr.Flag("slow", "Clients that read 8 KiB of a long answer per second.").Default("500").IntVar(&co.slow)
 	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
-	serve.Flag("kind", "server, bare or promguard.").Required().EnumVar(&o.kind, "server", "bare", "promguard", "promguard-truncate", "promguard-open")
+	serve.Flag("kind", "server, bare or promguard.").Required().EnumVar(&o.kind, "server", "bare", "promguard")
 	serve.Flag("upstream.url", "URL of the upstream server.").StringVar(&o.upstream)
 	command, err := cli.Parse(app, args)
 	if err != nil {
 		return err
 	}
-	switch command {
-	case serve.FullCommand():
+	if command == serve.FullCommand() {
 		return serveTarget(o.kind, o.upstream)
-	case st.FullCommand():
-		return measureStream(so, stdout)
-	case cr.FullCommand():
-		return measureCrowd(co, stdout)
 	}
 	return measure(o, stdout)
 }
@@ -228,8 +204,6 @@ func inParallel(n int, do func(i int) error) error {
 type usage struct {
 	Mallocs, Bytes uint64
 	CPU            time.Duration
-	RSS, PeakRSS   uint64 // bytes
-	Connections    int    // that clients have
 }
 
 func (t *target) usage() (u usage, err error) {

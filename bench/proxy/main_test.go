@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/perf/benchfmt"
 )
 
 // TestMain lets the test's own binary be the targets.
@@ -30,4 +31,24 @@ func TestEveryTargetIsMeasuredInBenchmarkFormat(t *testing.T) {
 func TestWrongUseIsAnError(t *testing.T) {
 	require.Error(t, execute([]string{"run", "--count=x"}, nil))
 	require.ErrorContains(t, execute([]string{"run", "--prom-label-proxy=/absent", "--count=1"}, nil), "absent")
+}
+
+// counted reads results in Go's benchmark format, each of which must have the units.
+func counted(t *testing.T, out *bytes.Buffer, units ...string) map[string]int {
+	t.Helper()
+	lines := map[string]int{}
+	r := benchfmt.NewReader(out, "stdout")
+	for r.Scan() {
+		result, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			continue
+		}
+		lines[string(result.Name)]++
+		for _, unit := range units {
+			v, ok := result.Value(unit)
+			require.True(t, ok, unit)
+			require.Positive(t, v, unit)
+		}
+	}
+	return lines
 }

@@ -15,10 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,8 +32,6 @@ const goos, goarch = runtime.GOOS, runtime.GOARCH
 // answer is a small matrix.
 var answer = `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(`{"metric":{"job":"api"},"values":[[1700000000,"1"]]},`, 20) +
 	`{"metric":{"job":"web"},"values":[[1700000000,"1"]]}]}}`
-
-const admissionPolicy = "admission: {max: 100, tenant_max: 50}"
 
 // policy has every limit on, and rules to go through.
 const policy = `
@@ -53,8 +49,8 @@ limits:
     mode: enforce
     query: {max: 17179869184, truncate: false}
     metadata: {max: 17179869184, truncate: false}
-` + admissionPolicy + `
-identity: {peers: [127.0.0.0/8], pass_headers: [` + longHeader + `]}
+admission: {max: 100, tenant_max: 50}
+identity: {peers: [127.0.0.0/8]}
 rules:
   - name: deny-a-query
     match: {query: 'count_values\(.*container_'}
@@ -74,11 +70,6 @@ type target struct {
 
 // startTargets starts the server and what stands in front of it.
 func startTargets(labelProxy string) (targets []*target, stop func(), err error) {
-	return startKinds(labelProxy, "server", "bare", "promguard")
-}
-
-// startKinds starts the server, which is the first of kinds, and others in front.
-func startKinds(labelProxy string, kinds ...string) (targets []*target, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
@@ -90,7 +81,7 @@ func startKinds(labelProxy string, kinds ...string) (targets []*target, stop fun
 		return nil, stop, err
 	}
 	server := ""
-	for _, kind := range kinds {
+	for _, kind := range []string{"server", "bare", "promguard"} {
 		address, stopOne, err := startSelf(self, kind, server)
 		if err != nil {
 			return nil, stop, fmt.Errorf("%s: %w", kind, err)
@@ -189,38 +180,19 @@ func serveTarget(kind, upstream string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	srv := &http.Server{
-		ConnState: countConnection,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/usage" {
-				writeUsage(w)
-				return
-			}
-			handler.ServeHTTP(w, r)
-		}),
-	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/usage" {
+			writeUsage(w)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})}
 	return srv.Serve(l)
-}
-
-var connections atomic.Int64
-
-func countConnection(_ net.Conn, s http.ConnState) {
-	switch s {
-	case http.StateNew:
-		connections.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		connections.Add(-1)
-	}
 }
 
 func newHandler(kind, upstream string) (http.Handler, error) {
 	if kind == "server" {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if body, size, long := strings.Cut(r.Header.Get(longHeader), " "); long {
-				n, _ := strconv.ParseInt(size, 10, 64) // 0 is the shortest.
-				writeLong(w, body, n)
-				return
-			}
 			if r.FormValue("query") == "" {
 				http.Error(w, "no query", http.StatusBadRequest)
 				return
@@ -240,14 +212,7 @@ func newHandler(kind, upstream string) (http.Handler, error) {
 			BufferPool: &bufferPool{}, // Otherwise buffers are most of what it costs.
 		}, nil
 	}
-	text := policy
-	switch kind {
-	case "promguard-truncate":
-		text = strings.ReplaceAll(policy, "truncate: false", "truncate: true")
-	case "promguard-open":
-		text = strings.ReplaceAll(policy, admissionPolicy, "")
-	}
-	c, err := config.Parse([]byte(text))
+	c, err := config.Parse([]byte(policy))
 	if err != nil {
 		return nil, err
 	}
@@ -279,27 +244,5 @@ func writeUsage(w io.Writer) {
 	runtime.ReadMemStats(&m)
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // Fails for no process of its own.
 	cpu := time.Duration(syscall.TimevalToNsec(r.Utime) + syscall.TimevalToNsec(r.Stime))
-	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu, rss(), peakRSS(&r), int(connections.Load())})
-}
-
-// peakRSS returns the most memory that the process ever had resident, in bytes.
-func peakRSS(r *syscall.Rusage) uint64 {
-	if goos == "darwin" {
-		return uint64(r.Maxrss)
-	}
-	return uint64(r.Maxrss) << 10
-}
-
-// rss returns the memory that the process has resident, in bytes; 0 where the
-// system does not say.
-func rss() uint64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var size, resident uint64
-	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-		return 0
-	}
-	return resident * uint64(os.Getpagesize())
+	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu})
 }

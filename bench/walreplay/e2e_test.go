@@ -85,7 +85,7 @@ func TestReplaysOfARealPrometheusAreMeasuredAndTheSourceIsUntouched(t *testing.T
 	data, tmp := generated(t, 5000, 30), t.TempDir()
 	d, err := datadir.Open(data)
 	require.NoError(t, err)
-	contents, err := d.Count(t.Context(), nil)
+	contents, err := d.Count(t.Context())
 	require.NoError(t, err)
 	before := fingerprint(t, data)
 

@@ -7,13 +7,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/prometheus/util/compression"
 
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/walgen"
 )
 
@@ -47,18 +45,10 @@ func addGenerate(app *kingpin.Application) (*kingpin.CmdClause, command) {
 }
 
 func generate(ctx context.Context, o walgen.Options, stderr io.Writer) error {
-	o.Progress = progress.New(stderr, "writing "+o.Dir, "samples", float64(o.Series)*float64(max(0, o.Scrapes)+max(0, o.CheckpointScrapes)))
-	last := o.Progress
-	o.ChunksProgress = func(segments int) *progress.Line {
-		last.Done()
-		last = progress.New(stderr, "filling "+filepath.Join(o.Dir, "chunks_head"), "segments", float64(segments))
-		return last
-	}
 	stats, err := walgen.Generate(ctx, o)
 	if err != nil {
 		return err
 	}
-	last.Done()
 	fmt.Fprintf(stderr, "%s: %d series, %d samples (%d stale markers), %d records, %d segments, %.1f MiB\n",
 		o.Dir, stats.Series, stats.Samples, stats.StaleMarkers, stats.Records, stats.Segments, float64(stats.Bytes)/(1<<20))
 	if stats.Tombstones+stats.Duplicates+stats.Metadata+stats.Resets > 0 {

@@ -37,7 +37,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	app := cli.New("walreplay", "Make and record write-ahead logs, measure how fast Prometheus binaries replay them, and prove that they replay the same.", stdout, stderr)
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (*kingpin.CmdClause, command){
-		addGenerate, addRecord, addRun, addFloor, addVerify, addList,
+		addGenerate, addRecord, addRun, addFloor, addVerify,
 	} {
 		clause, run := add(app)
 		commands[clause.FullCommand()] = run

@@ -20,36 +20,28 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
-	"github.com/promguard/promguard/bench/walreplay/internal/results"
 )
 
 // runConfig are the flags of the command run.
 type runConfig struct {
-	Place      string
+	Dir        string
 	Binaries   []binary.Binary
 	GOMAXPROCS []int
 	Count      int
 	TmpDir     string
 	Timeout    time.Duration
-	Format     string
-	Out        string
-	Buckets    *bucketFlags
 }
 
 func addRun(app *kingpin.Application) (*kingpin.CmdClause, command) {
-	cmd := app.Command("run", "Replay a data directory under one or more binaries and write what it took. The directory is copied for every replay and never written to.")
+	cmd := app.Command("run", "Replay a data directory under one or more binaries and write what it took, in Go's benchmark format, for benchstat. The directory is copied for every replay and never written to.")
 	c := &runConfig{}
-	cmd.Flag("wal", "Data directory to replay; a wal directory, which is then replayed without chunks_head; or bucket:NAME.").Required().PlaceHolder("PLACE").StringVar(&c.Place)
+	cmd.Flag("wal", "Data directory to replay; or a wal directory, which is then replayed without chunks_head.").Required().PlaceHolder("DIR").StringVar(&c.Dir)
 	binaries := cmd.Flag("binary", "Prometheus to measure; repeat it to compare. NAME is in the results, and the path's last element if left out. ARGs are given to the binary, as in 'off=bin/prometheus --guard.wal-replay-gomaxprocs=off'; none may contain spaces.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
 	procs := cmd.Flag("gomaxprocs", "Values of the environment variable GOMAXPROCS to measure, separated by commas.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N,...").String()
 	cmd.Flag("count", "Replays per binary and value of GOMAXPROCS. benchstat wants 6 or more to tell a difference from noise.").Default("5").IntVar(&c.Count)
 	cmd.Flag("tmp-dir", "Where the copies go, one at a time. Use a disk like that of the server.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.TmpDir)
 	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.Timeout)
-	cmd.Flag("format", "benchfmt is Go's benchmark format, for benchstat, a line as soon as a replay is done; table and json come at the end, with the decode floor of the log.").Default("benchfmt").EnumVar(&c.Format, results.Formats()...)
-	cmd.Flag("out", "New file for the results, or bucket:NAME; standard output if left out.").PlaceHolder("PLACE").StringVar(&c.Out)
-	c.Buckets = addBucketFlags(cmd)
 	cmd.Action(func(*kingpin.ParseContext) error { return c.parse(*binaries, *procs) })
 	return cmd, func(ctx context.Context, stdout, stderr io.Writer) error { return runReplays(ctx, *c, stdout, stderr) }
 }
@@ -106,65 +98,22 @@ func runReplays(ctx context.Context, c runConfig, stdout, stderr io.Writer) (err
 			return err
 		}
 	}
-	out, err := openOutput(ctx, c.Out, c.Buckets, stdout)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	return withWAL(ctx, c.Place, c.TmpDir, c.Buckets, stderr, func(dir *datadir.Dir, tmp string) error {
-		if err := dir.CheckSpace(tmp, 1); err != nil {
-			return err
-		}
-		rep, err := newReport(ctx, c, dir, stderr)
+	return withCopies(c.Dir, c.TmpDir, 1, func(dir *datadir.Dir, tmp string) error {
+		// What is no log is refused before anything is copied.
+		contents, err := countLog(ctx, dir, stderr)
 		if err != nil {
 			return err
 		}
-		if c.Format != "benchfmt" {
-			if err := replayAll(ctx, c, dir, tmp, rep, stderr, func(*results.Run) error { return nil }); err != nil {
-				return err
-			}
-			return out.put(ctx, func(w io.Writer) error { return rep.Write(w, c.Format) })
+		r := newResults(stdout)
+		if err := r.log(c.Binaries, dir, contents); err != nil {
+			return err
 		}
-		return out.put(ctx, func(w io.Writer) error {
-			b, err := results.NewBenchWriter(w, rep)
-			if err != nil {
-				return err
-			}
-			return replayAll(ctx, c, dir, tmp, rep, stderr, b.Add)
-		})
+		return replayAll(ctx, c, dir, tmp, stderr, func(s step, took replay.Result) error { return r.replay(s, contents, took) })
 	})
 }
 
-// newReport begins a report: it reads the log once, to know what there is to
-// replay, and to refuse what is no log before anything is copied.
-func newReport(ctx context.Context, c runConfig, dir *datadir.Dir, stderr io.Writer) (*results.Report, error) {
-	contents, err := countLog(ctx, dir, stderr)
-	if err != nil {
-		return nil, err
-	}
-	r := &results.Report{
-		Created: time.Now().UTC().Truncate(time.Second),
-		Machine: results.ThisMachine(),
-		Log: results.Log{
-			Name: dir.Name, Bytes: dir.WALBytes, Segments: contents.Segments, Series: contents.Series,
-			Samples: contents.Samples, Exemplars: contents.Exemplars, BlocksLeftOut: dir.Blocks,
-		},
-	}
-	for _, b := range c.Binaries {
-		r.Binaries = append(r.Binaries, results.Binary{Name: b.Name, Version: b.Version, Args: b.Args})
-	}
-	if c.Format != "benchfmt" && contents.Corruption == nil {
-		rounds, err := measureFloor(ctx, dir, 1, stderr)
-		if err != nil {
-			return nil, err
-		}
-		r.Floor = rounds[0]
-	}
-	return r, nil
-}
-
-// replayAll does the replays, adds each to the report and hands it to done.
-func replayAll(ctx context.Context, c runConfig, dir *datadir.Dir, tmp string, rep *results.Report, stderr io.Writer, done func(*results.Run) error) error {
+// replayAll does the replays and hands each to done.
+func replayAll(ctx context.Context, c runConfig, dir *datadir.Dir, tmp string, stderr io.Writer, done func(step, replay.Result) error) error {
 	steps := schedule(c)
 	heads := map[string]int64{}
 	begin := time.Now()
@@ -173,8 +122,7 @@ func replayAll(ctx context.Context, c runConfig, dir *datadir.Dir, tmp string, r
 		if err != nil {
 			return err
 		}
-		rep.Runs = append(rep.Runs, newRun(s, result))
-		if err := done(&rep.Runs[i]); err != nil {
+		if err := done(s, result); err != nil {
 			return err
 		}
 		left := time.Since(begin) / time.Duration(i+1) * time.Duration(len(steps)-i-1)
@@ -185,24 +133,31 @@ func replayAll(ctx context.Context, c runConfig, dir *datadir.Dir, tmp string, r
 	return nil
 }
 
-func newRun(s step, r replay.Result) results.Run {
-	return results.Run{
-		Binary: s.binary.Name, GOMAXPROCS: s.gomaxprocs,
-		WallSeconds: r.Wall.Seconds(), CPUSeconds: r.CPU.Seconds(), ReplaySeconds: r.Replay.Seconds(), StartCPUSeconds: r.StartCPU.Seconds(),
-		PeakAnonBytes: r.PeakAnon, VoluntarySwitches: r.Voluntary, InvoluntarySwitches: r.Involuntary,
-		ReadBytes: r.ReadBytes, DiskReadBytes: r.DiskReadBytes, HeadSeries: r.HeadSeries, Repaired: r.Repaired,
+// withCopies calls fn with a data directory and a temporary one that has room for some
+// copies of it, and of which nothing is left afterwards.
+func withCopies(path, tmpDir string, copies int, fn func(dir *datadir.Dir, tmp string) error) (err error) {
+	dir, err := datadir.Open(path)
+	if err != nil {
+		return err
 	}
+	tmp, err := os.MkdirTemp(tmpDir, "walreplay-")
+	if err != nil {
+		return fmt.Errorf("--tmp-dir: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	if err := dir.CheckSpace(tmp, copies); err != nil {
+		return err
+	}
+	return fn(dir, tmp)
 }
 
 // countLog reads the log once and says what is in it.
 func countLog(ctx context.Context, dir *datadir.Dir, stderr io.Writer) (datadir.Contents, error) {
-	p := progress.New(stderr, "reading "+dir.Name, "bytes", float64(dir.WALBytes))
-	contents, err := dir.Count(ctx, p)
+	contents, err := dir.Count(ctx)
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	p.Done()
-	fmt.Fprintf(stderr, "%s: %d series, %d samples, %d records, %d segments\n", dir.Name, contents.Series, contents.Samples, contents.Records, contents.Segments)
+	fmt.Fprintf(stderr, "%s: %d series, %d samples, %d records, %d segments\n", dir.Path, contents.Series, contents.Samples, contents.Records, contents.Segments)
 	if contents.Corruption != nil {
 		fmt.Fprintf(stderr, "warning: the log is corrupt: %v; a replay ends there and repairs its copy\n", contents.Corruption)
 	}
@@ -214,7 +169,7 @@ func countLog(ctx context.Context, dir *datadir.Dir, stderr io.Writer) (datadir.
 
 func replayCopy(ctx context.Context, dir *datadir.Dir, to string, s step, timeout time.Duration) (result replay.Result, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(to)) }()
-	if err := dir.Copy(ctx, to, nil); err != nil {
+	if err := dir.Copy(ctx, to); err != nil {
 		return replay.Result{}, err
 	}
 	return replay.Run(ctx, s.binary, replay.Options{DataDir: to, GOMAXPROCS: s.gomaxprocs, Timeout: timeout})

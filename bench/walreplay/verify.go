@@ -20,30 +20,27 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 	"github.com/promguard/promguard/bench/walreplay/internal/verify"
 )
 
 // verifyConfig are the flags of the command verify.
 type verifyConfig struct {
-	place      string
+	dir        string
 	binaries   []binary.Binary
 	gomaxprocs int
 	tmpDir     string
 	timeout    time.Duration
-	buckets    *bucketFlags
 }
 
 func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd := app.Command("verify", "Replay a log under two binaries and compare everything that a query can see: every sample of every series, exemplars, series by time, labels, and the heads' own figures. Exits with 1 and the first difference if there is one.")
 	c := &verifyConfig{}
-	cmd.Flag("wal", "Data directory, wal directory, or bucket:NAME.").Required().PlaceHolder("PLACE").StringVar(&c.place)
+	cmd.Flag("wal", "Data directory or wal directory.").Required().PlaceHolder("DIR").StringVar(&c.dir)
 	binaries := cmd.Flag("binary", "Prometheus to compare, twice. See run.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
 	cmd.Flag("gomaxprocs", "The environment variable GOMAXPROCS of both.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N").IntVar(&c.gomaxprocs)
 	cmd.Flag("tmp-dir", "Where the two copies go.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.tmpDir)
 	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.timeout)
-	c.buckets = addBucketFlags(cmd)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
 		if c.binaries, err = binary.ParseAll(*binaries); err != nil {
 			return err
@@ -64,16 +61,13 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 				return err
 			}
 		}
-		return withWAL(ctx, c.place, c.tmpDir, c.buckets, stderr, func(dir *datadir.Dir, tmp string) error {
+		return withCopies(c.dir, c.tmpDir, len(c.binaries), func(dir *datadir.Dir, tmp string) error {
 			return verifyReplays(ctx, *c, dir, tmp, stdout, stderr)
 		})
 	}
 }
 
 func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp string, stdout, stderr io.Writer) error {
-	if err := dir.CheckSpace(tmp, len(c.binaries)); err != nil {
-		return err
-	}
 	contents, err := countLog(ctx, dir, stderr)
 	if err != nil {
 		return err
@@ -95,8 +89,7 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 		defer s.Kill()
 		servers, heads = append(servers, s), append(heads, verify.Head{Name: b.Name, URL: s.URL, Dir: at})
 	}
-	p := progress.New(stderr, "comparing", "series", float64(servers[0].Result.HeadSeries))
-	sum, err := verify.Compare(ctx, heads[0], heads[1], func() { p.Add(1) })
+	sum, err := verify.Compare(ctx, heads[0], heads[1])
 	if err == nil {
 		err = verify.CompareAppends(ctx, heads[0], heads[1], filepath.Join(tmp, "0"), sum)
 	}
@@ -108,7 +101,6 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 		}
 		return err
 	}
-	p.Done()
 	printSummary(stdout, c.binaries, sum)
 	return nil
 }
@@ -125,7 +117,7 @@ var verifyFlags = []string{
 // changes nothing: it scrapes nothing, and does not compact, which would cut the
 // head.
 func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
-	if err := dir.Copy(ctx, at, nil); err != nil {
+	if err := dir.Copy(ctx, at); err != nil {
 		return nil, err
 	}
 	// A binary that does not know a flag would not start.

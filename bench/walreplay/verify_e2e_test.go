@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/results"
 )
 
 // generatedFull makes a data directory with all that generate knows.
@@ -94,38 +91,5 @@ func TestHeadsThatDifferAreToldByTheFirstDifference(t *testing.T) {
 			require.Regexp(t, tc.want, err.Error())
 			require.Empty(t, out)
 		})
-	}
-}
-
-func TestReportsAreWrittenInEveryFormatAndToABucket(t *testing.T) {
-	binary := prometheus(t)
-	data, tmp := generated(t, 1000, 5), t.TempDir()
-	stored := t.TempDir()
-	bucket := "--objstore.config={type: FILESYSTEM, config: {directory: " + stored + "}}"
-	var stdout, stderr bytes.Buffer
-	run := func(args ...string) {
-		t.Helper()
-		stdout.Reset()
-		require.NoError(t, execute(t.Context(), args, &stdout, &stderr), stderr.String())
-	}
-	run("record", "--wal="+data, "--out=bucket:log", bucket)
-	run("run", "--wal=bucket:log", "--binary="+binary, "--count=1", "--gomaxprocs=1,2", "--tmp-dir="+tmp, "--format=json", "--out=bucket:results/1.json", bucket)
-	require.Empty(t, stdout.String())
-	requireEmpty(t, tmp)
-	text, err := os.ReadFile(filepath.Join(stored, "results/1.json"))
-	require.NoError(t, err)
-	var r results.Report
-	require.NoError(t, json.Unmarshal(text, &r))
-	require.Equal(t, "bucket:log", r.Log.Name)
-	require.Len(t, r.Runs, 2)
-	require.Len(t, r.Floor, 2)
-	require.Equal(t, r.Log.Samples, r.Floor[1].Samples)
-	for _, run := range r.Runs {
-		require.Greater(t, run.ReadBytes, r.Log.Bytes)
-		require.Positive(t, run.WallSeconds)
-	}
-	for format, want := range map[string]string{"table": "x floor", "benchfmt": "BenchmarkReplay/binary=prometheus/gomaxprocs=2"} {
-		run("run", "--wal="+data, "--binary="+binary, "--count=1", "--gomaxprocs=2", "--tmp-dir="+tmp, "--format="+format)
-		require.Contains(t, stdout.String(), want)
 	}
 }

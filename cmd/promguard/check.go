@@ -18,16 +18,9 @@ import (
 
 func checkCommands(app *kingpin.Application, stdout io.Writer) []subcommand {
 	check := app.Command("check", "Check files without serving.")
-	clause := check.Command("config", "Check policy files, and what servers say of themselves; exit 1 if one of them would be refused.")
-	files := clause.Flag("config.file", "Policy file, such as promguard.yml. May be repeated.").Strings()
-	var f inspectFlags
-	f.register(clause)
-	return []subcommand{{clause, func() error {
-		if len(*files) == 0 && len(f.urls) == 0 {
-			return cli.Misuse(errors.New("check config needs --config.file, --upstream.url, or both"))
-		}
-		return together(checkConfig(*files, stdout), f.inspect(*files, stdout))
-	}}}
+	clause := check.Command("config", "Check policy files; exit 1 if one of them would be refused.")
+	files := clause.Flag("config.file", "Policy file, such as promguard.yml. May be repeated.").Required().Strings()
+	return []subcommand{{clause, func() error { return checkConfig(*files, stdout) }}}
 }
 
 func checkConfig(files []string, stdout io.Writer) error {

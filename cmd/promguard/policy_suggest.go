@@ -16,14 +16,13 @@ import (
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/policy/suggest"
 	"github.com/promguard/promguard/internal/proxy/config"
-	"github.com/promguard/promguard/internal/querylimit"
 )
 
 type suggestFlags struct {
-	policy, period, mode string
-	logs                 []string
-	opts                 suggest.Options
-	stdout, stderr       io.Writer
+	policy, period string
+	logs           []string
+	opts           suggest.Options
+	stdout, stderr io.Writer
 }
 
 func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
@@ -34,8 +33,6 @@ func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcomm
 	c.Flag("margin", "Draw each limit at this multiple of the 99th percentile that was seen; a limit that refuses at once, of the largest value.").Default("1.5").Float64Var(&f.opts.Margin)
 	c.Flag("min-requests", "How many requests a limit must rest on.").Default("1000").IntVar(&f.opts.MinRequests)
 	c.Flag("min-period", "Least time with requests that the log must cover, counted in hours.").Default("1d").StringVar(&f.period)
-	c.Flag("mode", "Mode of limits that were off: observe or warn. The others keep theirs.").Default("observe").StringVar(&f.mode)
-	c.Flag("looser", "Raise limits, too, where more was seen than the policy allows.").BoolVar(&f.opts.Looser)
 	return subcommand{c, f.run}
 }
 
@@ -45,9 +42,6 @@ func (f *suggestFlags) run() error {
 		return cli.Misuse(fmt.Errorf("--min-period: %w", err))
 	}
 	f.opts.MinPeriod = time.Duration(period)
-	if f.opts.Mode, err = querylimit.ParseMode(f.mode); err != nil {
-		return cli.Misuse(fmt.Errorf("--mode: %w", err))
-	}
 	if err := f.opts.Validate(); err != nil {
 		return cli.Misuse(err)
 	}
@@ -55,16 +49,11 @@ func (f *suggestFlags) run() error {
 	if err != nil {
 		return err
 	}
-	logs, err := openLogs(f.logs)
+	evidence, err := f.gather()
 	if err != nil {
 		return err
 	}
-	defer logs.close()
-	evidence, err := suggest.Gather(logs.read())
-	if err != nil {
-		return err
-	}
-	s, err := suggest.Suggest(text, evidence, f.opts, logs.read)
+	s, err := suggest.Suggest(text, evidence, f.opts)
 	if err != nil {
 		return err
 	}
@@ -78,7 +67,7 @@ func (f *suggestFlags) run() error {
 	if _, err := f.stdout.Write(s.Fragment); err != nil {
 		return fmt.Errorf("the suggestion is not written: %w", err)
 	}
-	s.WriteForecast(f.stderr)
+	fmt.Fprintln(f.stderr, "\nPaste it, and let promguard policy test say whom it would refuse.")
 	return nil
 }
 
@@ -93,46 +82,16 @@ func (f *suggestFlags) read() ([]byte, error) {
 	return os.ReadFile(f.policy)
 }
 
-// logFiles are query logs that are read several times, each time as they were when
-// they were opened: a log that is in use grows.
-type logFiles struct {
-	files []*os.File
-	sizes []int64
-}
-
-func openLogs(paths []string) (*logFiles, error) {
-	l := &logFiles{}
-	for _, path := range paths {
+// gather reads all logs as one.
+func (f *suggestFlags) gather() (*suggest.Evidence, error) {
+	var all []io.Reader
+	for _, path := range f.logs {
 		file, err := os.Open(path)
 		if err != nil {
-			l.close()
 			return nil, err
 		}
-		l.files = append(l.files, file)
-		info, err := file.Stat()
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file, and the log is read several times: write it to a file first", path)
-		}
-		if err != nil {
-			l.close()
-			return nil, err
-		}
-		l.sizes = append(l.sizes, info.Size())
+		defer file.Close()
+		all = append(all, file, strings.NewReader("\n")) // The last line may have no end.
 	}
-	return l, nil
-}
-
-// read returns all logs as one, from the beginning.
-func (l *logFiles) read() io.Reader {
-	var all []io.Reader
-	for i, file := range l.files {
-		all = append(all, io.NewSectionReader(file, 0, l.sizes[i]), strings.NewReader("\n")) // The last line may have no end.
-	}
-	return io.MultiReader(all...)
-}
-
-func (l *logFiles) close() {
-	for _, file := range l.files {
-		_ = file.Close() // It was only read.
-	}
+	return suggest.Gather(io.MultiReader(all...))
 }

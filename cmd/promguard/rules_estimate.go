@@ -17,13 +17,11 @@ import (
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/estimate"
-	"github.com/promguard/promguard/internal/rules/inventory"
 )
 
 // inventoryFlags say whose series are counted: exactly one of them is given.
 type inventoryFlags struct {
 	exposition []string
-	directory  string
 	server     serverFlags
 }
 
@@ -31,19 +29,11 @@ func (f *inventoryFlags) declare(cmd *kingpin.CmdClause) {
 	f.server.declare(cmd, "Count the series of this server, by instant queries one after the other.")
 	cmd.Flag("exposition", "Count the series of this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
-	cmd.Flag("tsdb", "Count the series of the data directory of a Prometheus that does not run, or of a snapshot. Nothing is written.").
-		PlaceHolder("DIR").StringVar(&f.directory)
 }
 
 func (f *inventoryFlags) validate() error {
-	given := 0
-	for _, is := range []bool{f.server.given(), len(f.exposition) > 0, f.directory != ""} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
-		return errors.New("give exactly one of --prometheus.url, --exposition and --tsdb")
+	if f.server.given() == (len(f.exposition) > 0) {
+		return errors.New("give exactly one of --prometheus.url and --exposition")
 	}
 	return f.server.validate()
 }
@@ -96,31 +86,20 @@ func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*estima
 	if err != nil {
 		return nil, err
 	}
-	sizes, in := estimate.ModelSizes(), estimate.Intervals{Default: f.interval}
-	switch {
-	case f.server.given():
+	sizes := estimate.ModelSizes()
+	if f.server.given() {
 		return f.live(ctx, p, sizes)
-	case f.directory != "":
-		d, err := inventory.OpenDirectory(ctx, f.directory)
-		if err != nil {
-			return nil, err
-		}
-		counts, err := estimate.Scan(ctx, p, d.Note, d)
-		if err != nil {
-			return nil, err
-		}
-		return estimate.New(p, counts, in, sizes.Measured(d.WALBytesPerSample, d.BlockBytesPerSample)), nil
 	}
-	series, name, err := f.open(ctx, stderr)
+	series, name, err := f.open(stderr)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := estimate.Scan(ctx, p, name, series)
+	counts, err := estimate.Scan(p, name, series)
 	if err != nil {
 		return nil, err
 	}
 	counts.Notes = append(counts.Notes, fmt.Sprintf("The scrape interval is taken to be %s (--scrape-interval).", f.interval))
-	return estimate.New(p, counts, in, sizes), nil
+	return estimate.New(p, counts, estimate.Intervals{Default: f.interval}, sizes), nil
 }
 
 func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes estimate.Sizes) (*estimate.Estimate, error) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/source"
 	"github.com/promguard/promguard/internal/rules/suggest"
 )
@@ -37,7 +37,7 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	f.sources.declare(cmd)
 	f.declare(cmd)
 	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves, and with off they are all. "+
-		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition and --tsdb.").PlaceHolder("PROFILE").StringVar(&f.extends)
+		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition.").PlaceHolder("PROFILE").StringVar(&f.extends)
 	cmd.Flag("top", "Most rules to suggest.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
@@ -96,11 +96,11 @@ func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*suggest.
 	if f.server.given() {
 		return f.live(ctx, finder, extends)
 	}
-	series, name, err := f.open(ctx, stderr)
+	series, name, err := f.open(stderr)
 	if err != nil {
 		return nil, err
 	}
-	return finder.Scan(ctx, name, series, *extends, f.top)
+	return finder.Scan(name, series, *extends, f.top)
 }
 
 // noExpression is the error of sources without any, and why.
@@ -144,15 +144,8 @@ func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 	return &p, nil
 }
 
-// open returns the series of a data directory or of scrapes.
-func (f *inventoryFlags) open(ctx context.Context, stderr io.Writer) (series inventory.Source, name string, err error) {
-	if f.directory != "" {
-		d, err := inventory.OpenDirectory(ctx, f.directory)
-		if err != nil {
-			return nil, "", err
-		}
-		return d, d.Note, nil
-	}
-	scraped, err := readExpositions(f.exposition, stderr)
-	return inventory.Scrapes(scraped), fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
+// open returns the series of scrapes.
+func (f *inventoryFlags) open(stderr io.Writer) (series []evaluate.Series, name string, err error) {
+	series, err = readExpositions(f.exposition, stderr)
+	return series, fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
 }

@@ -80,7 +80,7 @@ func TestRulesCommandsNameWhatIsAllowed(t *testing.T) {
 	_, err = runRules(t, "list", "--profile=maximal")
 	require.EqualError(t, err, `unknown drop-rules profile "maximal": use one of minimal, recommended, aggressive, off`)
 	_, err = runRules(t, "print", "--format=toml")
-	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs, write_relabel_configs, scrapeclass, servicemonitor, podmonitor, helm-values, alloy, vmagent, kube-state-metrics, kubernetes-flags, node-exporter`)
+	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs, write_relabel_configs, scrapeclass, servicemonitor, podmonitor, helm-values, alloy, vmagent`)
 }
 
 func TestRulesCommandsReportThatTheyCouldNotWrite(t *testing.T) {

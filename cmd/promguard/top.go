@@ -65,19 +65,15 @@ func (f *topFlags) run(w io.Writer) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nTIME\tSHARE\tREQUESTS\tFAILED\tLONGEST\tBYTES\tSAMPLES\tWHO\tENDPOINT\tFINGERPRINT\tQUERY")
+	fmt.Fprintln(t, "\nTIME\tSHARE\tREQUESTS\tFAILED\tLONGEST\tBYTES\tWHO\tENDPOINT\tFINGERPRINT\tQUERY")
 	for i := range report.Queries {
 		q := &report.Queries[i]
 		share, of := q.Seconds, total.Seconds
 		if f.by != "time" {
 			share, of = float64(q.Bytes), float64(total.Bytes)
 		}
-		samples := "-" // Most requests do not ask the server to tell.
-		if q.Samples > 0 {
-			samples = strconv.FormatInt(q.Samples, 10)
-		}
-		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
-			secondsText(q.Longest), bytesText(q.Bytes), samples, whoText(&q.Key), q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
+		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
+			secondsText(q.Longest), bytesText(q.Bytes), whoText(&q.Key), q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
 	}
 	return t.Flush()
 }

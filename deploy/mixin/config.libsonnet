@@ -2,12 +2,12 @@
 {
   _config+:: {
     // Whether promguard is installed: without it its dashboards and alerts are left out.
-    withGuard: true,
+    withPromguard: true,
 
     // Which series are whose: the jobs of kube-prometheus, of the chart
     // kube-prometheus-stack under any release name, and of plain configurations.
     scraped: 'job=~".+"',
-    guard: 'job="promguard"',
+    proxy: 'job="promguard"',
     prometheus: 'job=~"(.+[-/])?prometheus(-k8s)?"',
     // Its volumes, as the operator calls them.
     dataVolume: 'persistentvolumeclaim=~"prometheus-.+"',
@@ -26,7 +26,7 @@
 
     // Those of them that dashboards keep to one cluster, and the label that the
     // clusters behind one data source are told apart by.
-    selectors:: ['scraped', 'guard', 'prometheus', 'apiserver', 'etcd', 'ksm', 'scheduler', 'kubelet', 'dcgm'],
+    selectors:: ['scraped', 'proxy', 'prometheus', 'apiserver', 'etcd', 'ksm', 'scheduler', 'kubelet', 'dcgm'],
     clusterLabel: 'cluster',
 
     // Interfaces of pods, by the names that container runtimes and Multus give them.

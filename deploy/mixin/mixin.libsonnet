@@ -4,10 +4,10 @@
   // has such a label.
   local ofCluster = (import 'lib/cluster.libsonnet')($._config),
   local dashboard(make) = ofCluster.dashboard(make(ofCluster.config)),
-  local guarded(value, without) = if $._config.withGuard then value else without,
+  local proxied(value, without) = if $._config.withPromguard then value else without,
 
-  grafanaDashboards+:: guarded({
-    'promguard-guard.json': dashboard(import 'dashboards/guard.libsonnet'),
+  grafanaDashboards+:: proxied({
+    'promguard-proxy.json': dashboard(import 'dashboards/proxy.libsonnet'),
   }, {}) + {
     'promguard-refusals.json': dashboard(import 'dashboards/refusals.libsonnet'),
     'promguard-queries.json': dashboard(import 'dashboards/queries.libsonnet'),
@@ -26,7 +26,7 @@
   },
 
   prometheusAlerts+:: {
-    groups: guarded([(import 'alerts/guard.libsonnet')($._config)], []) + [
+    groups: proxied([(import 'alerts/proxy.libsonnet')($._config)], []) + [
       (import 'alerts/server.libsonnet')($._config),
       (import 'alerts/control-plane.libsonnet')($._config),
       (import 'alerts/nodes.libsonnet')($._config),

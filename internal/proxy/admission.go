@@ -54,7 +54,6 @@ func (p *Proxy) admitted(req *http.Request, t *trip) (*http.Response, error) {
 		return nil, err
 	}
 	res.Body = &heldBody{res.Body, span.endWith(res, release)}
-	watchSamples(res, t)
 	return res, nil
 }
 
@@ -71,20 +70,20 @@ func (b *heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// refuseAdmission answers a request that got no permit. Grafana hides the text of
+// shed answers a request for which there was no permit. Grafana hides the text of
 // a 429.
-func (p *Proxy) refuseAdmission(w *responseWriter, userAgent string, refusal *admission.Refusal) {
-	ae := &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated}
+func (p *Proxy) shed(w *responseWriter, userAgent string, why *admission.Shed) {
+	ae := &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated, shed: true}
 	key := "admission.max"
-	if refusal.Class != nil {
-		key = "admission.classes." + refusal.Class.String() + ".max"
+	if why.Class != nil {
+		key = "admission.classes." + why.Class.String() + ".max"
 	}
-	if refusal.Tenant {
+	if why.Tenant {
 		ae.reason, key = reasonTenantSaturated, "admission.tenant_max"
 		if !strings.HasPrefix(userAgent, "Grafana/") {
 			ae.code = http.StatusTooManyRequests
 		}
 	}
-	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", refusal, key, admissionDoc)
+	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", why, key, admissionDoc)
 	p.reject(w, ae)
 }

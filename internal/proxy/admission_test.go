@@ -97,7 +97,7 @@ func TestSaturatedServerIs503AndTenantOverItsLimit429ButNotForGrafana(t *testing
 		require.Equal(t, 503, rec.Code)
 		requireEnvelope(t, answer{rec.Code, rec.Header(), rec.Body.String()}, typeUnavailable, "the server has 3 requests in flight", "admission.max")
 		wg.Wait()
-		held, queued := p.admission.InFlight(admission.Query)
+		held, queued := p.admission.Usage(admission.Query)
 		require.Zero(t, held+queued, "permits come back")
 	})
 }
@@ -133,11 +133,11 @@ func TestPermitIsHeldUntilTheEndOfTheAnswerAndReleasedWhenTheClientLeaves(t *tes
 		ctx, leave := context.WithCancel(t.Context())
 		go ask(ctx, p, "/api/v1/query?query=up")
 		synctest.Wait()
-		held, _ := p.admission.InFlight(admission.Query)
+		held, _ := p.admission.Usage(admission.Query)
 		require.Equal(t, 1, held)
 		leave()
 		synctest.Wait()
-		held, _ = p.admission.InFlight(admission.Query)
+		held, _ = p.admission.Usage(admission.Query)
 		require.Zero(t, held)
 	})
 }

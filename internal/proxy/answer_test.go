@@ -73,7 +73,7 @@ func TestAnswerThatIsTooLongIsRefusedOrTruncatedByClass(t *testing.T) {
 	_, err = io.ReadAll(res.Body)
 	res.Body.Close()
 	require.Error(t, err, "a part must not look like the whole")
-	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "response_bytes"))
+	require.Equal(t, 2.0, g.value(t, "promguard_refused_total", "response_bytes"))
 	require.Zero(t, g.value(t, "promguard_upstream_errors_total", "truncated"))
 	a = g.get(t, "/api/v1/query?query=up&time=3")
 	require.Equal(t, 503, a.code, "what it is when decoded nobody knows")

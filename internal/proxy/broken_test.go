@@ -154,7 +154,7 @@ func TestAnswerThatBreaksBehindWhatWasTruncatedIsTheServersFault(t *testing.T) {
 	g := newProxy(t, dying(t, matrix(4000)[:200_000]), enforceMax(100_000, true))
 	g.getPart(t, "/api/v1/query?query=up")
 	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", "truncated") == 1 }, 20*time.Second, time.Millisecond)
-	require.Zero(t, g.value(t, "promguard_rejected_total", "response_bytes"))
+	require.Zero(t, g.value(t, "promguard_refused_total", "response_bytes"))
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
 }
 

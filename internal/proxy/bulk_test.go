@@ -192,7 +192,7 @@ func TestAnswerThatIsCutOffIsNoWholeAnswer(t *testing.T) {
 	_, err = io.Copy(io.Discard, res.Body)
 	require.Error(t, err, "a scraper must see that this is not all")
 	require.Eventually(t, func() bool {
-		return g.value(t, "promguard_rejected_total", querylimit.LimitResponseBytes) == 1
+		return g.value(t, "promguard_refused_total", querylimit.LimitResponseBytes) == 1
 	}, 20*time.Second, 10*time.Millisecond)
 }
 

@@ -127,7 +127,7 @@ func (c *crowd) run(t *testing.T, collapse bool) (outcomes []outcome, sent int) 
 		wg.Wait()
 		synctest.Wait()
 		for _, class := range admission.Classes() {
-			held, queued := p.admission.InFlight(class)
+			held, queued := p.admission.Usage(class)
 			require.Zero(t, held, c)
 			require.Zero(t, queued, c)
 		}

@@ -64,8 +64,8 @@ func (p *Proxy) checkRoute(rw *responseWriter, r *http.Request, e *canonical.End
 	case !e.Allows(r.Method):
 		rw.Header().Set("Allow", e.Allow())
 		return &apiError{
-			http.StatusMethodNotAllowed, typeBadData, "method_not_allowed",
-			canonical.Advise("Use one of %s", "method %s is not open for %s", e.Allow(), canonical.Shorten(r.Method), e.Path),
+			code: http.StatusMethodNotAllowed, typ: typeBadData, reason: "method_not_allowed",
+			err: canonical.Advise("Use one of %s", "method %s is not open for %s", e.Allow(), canonical.Shorten(r.Method), e.Path),
 		}
 	case !e.Opens(open):
 		return notFound(canonical.Advise("Ask an operator to open it with open: [%s] in promguard.yml", "%s is not open here", e.Name, e.Path))
@@ -84,9 +84,9 @@ func (p *Proxy) read(rw *responseWriter, r *http.Request, e *canonical.Endpoint,
 	case asRefusal(err) != nil:
 		return nil, err
 	case errors.Is(err, intake.ErrFull):
-		return nil, &apiError{http.StatusServiceUnavailable, typeUnavailable, reasonSaturated, err}
+		return nil, &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated, err: err, shed: true}
 	case errors.Is(err, canonical.ErrMedia):
-		return nil, &apiError{http.StatusUnsupportedMediaType, typeBadData, "unsupported_media_type", err}
+		return nil, &apiError{code: http.StatusUnsupportedMediaType, typ: typeBadData, reason: "unsupported_media_type", err: err}
 	default:
 		return nil, badData(err)
 	}

@@ -29,19 +29,20 @@ const retryAfterSeconds = 5
 type apiError struct {
 	code   int    // HTTP status
 	typ    string // errorType of the envelope
-	reason string // label of promguard_rejected_total; "" where another counter has it
+	reason string // label of promguard_refused_total or promguard_shed_total; "" where another counter has it
 	err    error
+	shed   bool // there was no room for it
 }
 
 func (e *apiError) Error() string { return e.err.Error() }
 func (e *apiError) Unwrap() error { return e.err }
 
 func badData(err error) error {
-	return &apiError{http.StatusBadRequest, typeBadData, "bad_data", err}
+	return &apiError{code: http.StatusBadRequest, typ: typeBadData, reason: "bad_data", err: err}
 }
 
 func notFound(err error) error {
-	return &apiError{http.StatusNotFound, typeNotFound, "not_found", err}
+	return &apiError{code: http.StatusNotFound, typ: typeNotFound, reason: "not_found", err: err}
 }
 
 // asAPIError returns how err is told to a client. A policy's refusal is 422 with
@@ -52,9 +53,9 @@ func asAPIError(err error) *apiError {
 		return ae
 	}
 	if refusal, ok := errors.AsType[*querylimit.Refusal](err); ok {
-		return &apiError{http.StatusUnprocessableEntity, typeExecution, refusal.Limit, err}
+		return &apiError{code: http.StatusUnprocessableEntity, typ: typeExecution, reason: refusal.Limit, err: err}
 	}
-	return &apiError{http.StatusInternalServerError, "internal", "internal", err}
+	return &apiError{code: http.StatusInternalServerError, typ: "internal", reason: "internal", err: err}
 }
 
 // envelope is Prometheus's answer without data: a data key, even null, makes
@@ -66,10 +67,7 @@ type envelope struct {
 }
 
 func writeError(w http.ResponseWriter, e *apiError) {
-	body, err := json.Marshal(envelope{"error", e.typ, e.Error()})
-	if err != nil { // Strings always marshal.
-		panic(err)
-	}
+	body, _ := json.Marshal(envelope{"error", e.typ, e.Error()}) // Strings always marshal.
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

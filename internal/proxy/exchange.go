@@ -41,8 +41,7 @@ type trip struct {
 	// it asks for one.
 	waitsSince func() time.Time
 
-	sent    atomic.Pointer[time.Time] // nil if it was not
-	samples atomic.Int64              // that the server went through, if it says so
+	sent atomic.Pointer[time.Time] // nil if it was not
 }
 
 type exchangeKey struct{}

@@ -140,8 +140,8 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		refusal := x.refuseDeadline()
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
-	case asAdmission(err) != nil:
-		p.refuseAdmission(w.(*responseWriter), r.UserAgent(), asAdmission(err))
+	case asShed(err) != nil:
+		p.shed(w.(*responseWriter), r.UserAgent(), asShed(err))
 	case asRefusal(err) != nil:
 		refusal := asRefusal(err)
 		p.exceed(x, refusal)
@@ -168,9 +168,9 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func asAdmission(err error) *admission.Refusal {
-	refusal, _ := errors.AsType[*admission.Refusal](err)
-	return refusal
+func asShed(err error) *admission.Shed {
+	shed, _ := errors.AsType[*admission.Shed](err)
+	return shed
 }
 
 func asRefusal(err error) *querylimit.Refusal {
@@ -209,7 +209,7 @@ func (p *Proxy) countAborted(ctx context.Context, rw *responseWriter, x *exchang
 		p.exceed(x, x.refuseDeadline())
 		return querylog.AbortedLimit
 	case x.bounded != nil && x.bounded.TooLarge():
-		p.metrics.rejected.WithLabelValues(querylimit.LimitResponseBytes).Inc()
+		p.metrics.refused.WithLabelValues(querylimit.LimitResponseBytes).Inc()
 		return querylog.AbortedLimit
 	default:
 		p.metrics.upstream.WithLabelValues(reasonTruncated).Inc()

@@ -360,7 +360,7 @@ func TestPolicyIsReplacedForRequestsThatComeAfter(t *testing.T) {
 	g.proxy.SetPolicy(newPolicy(t, func(o *querylimit.Options) { o.Selectivity = querylimit.ModeObserve }))
 	require.Equal(t, 200, g.get(t, bad).code)
 	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "selectivity", "observe"))
-	require.Equal(t, 1.0, g.value(t, "promguard_rejected_total", "selectivity"))
+	require.Equal(t, 1.0, g.value(t, "promguard_refused_total", "selectivity"))
 }
 
 func TestRequestInFlightIsLoggedAfterAReload(t *testing.T) {
@@ -425,7 +425,7 @@ func TestRulesSeeWhatABelievedPeerSays(t *testing.T) {
 	require.Equal(t, 422, a.code)
 	requireEnvelope(t, a, typeExecution, "Limit deny", "rule dashboard")
 	requireEnvelope(t, get("X-Scope-OrgID", "a"), typeExecution, "Limit deny of tenant a", "rule fingerprint")
-	require.Equal(t, 2.0, g.value(t, "promguard_rejected_total", "deny"))
+	require.Equal(t, 2.0, g.value(t, "promguard_refused_total", "deny"))
 	require.Equal(t, 200, get("X-Scope-OrgID", "a", "X-Scope-OrgID", "b").code)
 	require.Empty(t, passed.Values("X-Scope-OrgID"), "the upstream server might believe the other one")
 

@@ -23,7 +23,7 @@ func (p *Proxy) loop(r *http.Request) error {
 		p.looped.Do(func() {
 			p.logger.Error("The upstream server is this promguard, or asks this promguard: --upstream.url must lead to a Prometheus", "from", r.RemoteAddr, "through", others)
 		})
-		return &apiError{upstream.StatusLoop, typeExecution, reasonLoop, canonical.Advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
+		return &apiError{code: upstream.StatusLoop, typ: typeExecution, reason: reasonLoop, err: canonical.Advise("Let --upstream.url lead to a Prometheus", "%w", errLoop)}
 	}
 	for _, name := range others {
 		if p.through.isNew(name) {

@@ -52,7 +52,7 @@ func TestPromguardThatIsItsOwnUpstreamRefusesItsOwnRequests(t *testing.T) {
 			requireEnvelope(t, a, typeUnavailable, "this promguard", "--upstream.url")
 			require.EqualValues(t, n+1, asked.Load())
 		}
-		require.InDelta(t, 3, proxies[0].value(t, "promguard_rejected_total", reasonLoop), 0)
+		require.InDelta(t, 3, proxies[0].value(t, "promguard_refused_total", reasonLoop), 0)
 		require.InDelta(t, 3, proxies[n-1].value(t, "promguard_upstream_errors_total", reasonLoop), 0)
 	}
 }

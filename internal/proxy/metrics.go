@@ -31,7 +31,7 @@ const (
 	reasonLoop        = "loop"        // a request of promguard came back to it
 )
 
-// Reasons of promguard_rejected_total besides limits and malformed requests.
+// Reasons of promguard_shed_total.
 const (
 	reasonSaturated       = "saturated"        // no permit in time
 	reasonTenantSaturated = "tenant_saturated" // the tenant has all permits it may have
@@ -41,7 +41,7 @@ type metrics struct {
 	requests      *prometheus.CounterVec
 	duration      *prometheus.HistogramVec
 	inFlight      *prometheus.GaugeVec
-	rejected      *prometheus.CounterVec
+	refused, shed *prometheus.CounterVec
 	exceeded      *prometheus.CounterVec
 	adjusted      *prometheus.CounterVec
 	upstream      *prometheus.CounterVec
@@ -72,7 +72,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "promguard_requests_in_flight", Help: "Requests being handled, by endpoint class.",
 		}, []string{"class"}),
-		rejected:   counter("promguard_rejected_total", "Requests refused by promguard, by reason: a limit, or what was wrong with the request.", "reason"),
+		refused:    counter("promguard_refused_total", "Requests refused by promguard, by reason: a limit, or what was wrong with the request.", "reason"),
+		shed:       counter("promguard_shed_total", "Requests for which promguard had no room, by reason. The same may pass later.", "reason"),
 		exceeded:   counter("promguard_limit_exceeded_total", "Requests that exceeded a limit, by limit and by the mode that it was in.", "limit", "mode"),
 		adjusted:   counter("promguard_adjusted_total", "Requests that a limit in mode enforce gave a start or a limit of its own, by limit.", "limit"),
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
@@ -88,7 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.rejected, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.refused, m.shed, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
 	m.precreate()
 	return m
 }
@@ -108,11 +109,11 @@ func (m *metrics) registerAdmission(reg prometheus.Registerer, c *admission.Cont
 		}
 		reg.MustRegister(
 			gauge("promguard_admission_permits", "Permits that are held, by class.", func() float64 {
-				held, _ := c.InFlight(class)
+				held, _ := c.Usage(class)
 				return float64(held)
 			}),
 			gauge("promguard_admission_queued", "Requests that wait for a permit, by class.", func() float64 {
-				_, queued := c.InFlight(class)
+				_, queued := c.Usage(class)
 				return float64(queued)
 			}),
 		)
@@ -141,14 +142,17 @@ func (m *metrics) precreate() {
 			m.exceeded.WithLabelValues(limit, mode.String())
 		}
 		if limit != querylimit.LimitDeadline { // That one is an upstream error.
-			m.rejected.WithLabelValues(limit)
+			m.refused.WithLabelValues(limit)
 		}
 	}
 	for _, limit := range []string{querylimit.LimitMetadataRange, querylimit.LimitResults} {
 		m.adjusted.WithLabelValues(limit)
 	}
-	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop, reasonSaturated, reasonTenantSaturated} {
-		m.rejected.WithLabelValues(reason)
+	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop} {
+		m.refused.WithLabelValues(reason)
+	}
+	for _, reason := range []string{reasonSaturated, reasonTenantSaturated} {
+		m.shed.WithLabelValues(reason)
 	}
 	for _, reason := range []string{reasonUnreachable, reasonUnavailable, reasonDeadline, reasonRedirect, reasonTruncated, reasonEncoded, reasonLoop} {
 		m.upstream.WithLabelValues(reason)

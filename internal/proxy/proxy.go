@@ -197,8 +197,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *Proxy) reject(rw *responseWriter, err error) {
 	ae := asAPIError(err)
-	if ae.reason != "" {
-		p.metrics.rejected.WithLabelValues(ae.reason).Inc()
+	switch {
+	case ae.shed:
+		p.metrics.shed.WithLabelValues(ae.reason).Inc()
+	case ae.reason != "":
+		p.metrics.refused.WithLabelValues(ae.reason).Inc()
 	}
 	writeError(rw, ae)
 }

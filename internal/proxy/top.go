@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +21,7 @@ func (p *Proxy) countCost(x *exchange, rw *responseWriter, start time.Time, took
 	if p.top == nil || !x.passed {
 		return
 	}
-	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes, Samples: x.trip.samples.Load()}
+	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes}
 	if sent := x.trip.sent.Load(); sent != nil { // Others have waited for somebody else's answer.
 		cost.Seconds = (took - sent.Sub(start)).Seconds()
 		cost.Longest = cost.Seconds
@@ -60,12 +59,12 @@ const maxTop = topqueries.MaxSize
 // limit=20.
 func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 	if p.top == nil {
-		writeError(w, &apiError{http.StatusNotFound, typeNotFound, "", canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
+		writeError(w, &apiError{code: http.StatusNotFound, typ: typeNotFound, err: canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
 		return
 	}
 	report, err := p.readTop(r)
 	if err != nil {
-		writeError(w, &apiError{http.StatusBadRequest, typeBadData, "", err})
+		writeError(w, &apiError{code: http.StatusBadRequest, typ: typeBadData, err: err})
 		return
 	}
 	if p.policy.Load().Redact {
@@ -102,48 +101,4 @@ func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {
 		}
 	}
 	return p.top.Top(time.Now(), window, by, limit)
-}
-
-// samplesReader finds out how many samples the server went through, in an answer
-// to a request that asked it to tell. The number stands behind the series, so that
-// the end of the answer is enough.
-type samplesReader struct {
-	heldBody
-
-	tail []byte
-}
-
-const samplesTail = 4 << 10
-
-// samplesPattern finds how many samples were read, and in an answer of an older
-// server, which does not tell, how many were looked at.
-var samplesPattern = regexp.MustCompile(`"(?:samplesRead|totalQueryableSamples)":(\d{1,18})[,}]`)
-
-// watchSamples makes the trip remember the samples of an answer that tells.
-func watchSamples(res *http.Response, t *trip) {
-	if stats := t.request.Get("stats"); stats == "" || !isPlain(res) || !isJSON(res) {
-		return
-	}
-	body := &samplesReader{}
-	body.heldBody = heldBody{res.Body, func() { t.samples.Store(body.samples()) }}
-	res.Body = body
-}
-
-// Read implements io.Reader.
-func (s *samplesReader) Read(p []byte) (int, error) {
-	n, err := s.heldBody.Read(p)
-	s.tail = append(s.tail, p[max(0, n-samplesTail):n]...)
-	if extra := len(s.tail) - samplesTail; extra > 0 {
-		s.tail = append(s.tail[:0], s.tail[extra:]...)
-	}
-	return n, err
-}
-
-func (s *samplesReader) samples() int64 {
-	all := samplesPattern.FindAllSubmatch(s.tail, -1)
-	if len(all) == 0 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(string(all[len(all)-1][1]), 10, 64) // Digits that fit.
-	return n
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,26 +35,21 @@ func (g *testProxy) top(t *testing.T, params string, requests int) *topqueries.R
 	return report
 }
 
-func TestTopQueriesAreToldByWhoAskedAndWithWhatTheServerTells(t *testing.T) {
-	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+func TestTopQueriesAreToldByWhoAsked(t *testing.T) {
+	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		tail := "}}"
-		if r.FormValue("stats") != "" {
-			tail = `,"stats":{"timings":{},"samples":{"totalQueryableSamples":7,"samplesReadPerStep":[` + strings.Repeat("[1,2],", 5000) + `[1,2]],"samplesRead":123,"peakSamples":9}}},"warnings":["\"samplesRead\":5}"]}`
-		}
-		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"x":"\"samplesRead\":1,"},"value":[1,"%s"]}]%s`, strings.Repeat("1", 5000), tail)
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 	})
 	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Top = topqueries.New(10) })
-	ask := func(query, stats, panel string) {
-		req := newRequest(t, http.MethodPost, g.URL, "query", url.Values{"query": {query}, "stats": {stats}}.Encode())
+	ask := func(query, panel string) {
+		req := newRequest(t, http.MethodPost, g.URL, "query", url.Values{"query": {query}}.Encode())
 		req.Header.Set("X-Dashboard-Uid", "d1")
 		req.Header.Set("X-Panel-Id", panel)
-		req.Header.Set("Accept-Encoding", "identity")
 		require.Equal(t, http.StatusOK, do(t, g.Client(), req).code)
 	}
-	ask(`rate(up{job="a"}[5m])`, "all", "1")
-	ask(`rate(up{job="b"}[9m])`, "all", "1")
-	ask(`rate(up{job="a"}[5m])`, "", "2")
+	ask(`rate(up{job="a"}[5m])`, "1")
+	ask(`rate(up{job="b"}[9m])`, "1")
+	ask(`rate(up{job="a"}[5m])`, "2")
 	require.Equal(t, http.StatusUnprocessableEntity, g.get(t, "/api/v1/query?query="+url.QueryEscape(`{le!=""}`)).code)
 	r := g.top(t, "by=bytes", 3)
 	require.Len(t, r.Queries, 2, "one query on two panels")
@@ -63,9 +57,7 @@ func TestTopQueriesAreToldByWhoAskedAndWithWhatTheServerTells(t *testing.T) {
 	require.Equal(t, "d1 1", q.Dashboard+" "+q.Panel)
 	require.Equal(t, `rate(up{job="a"}[5m])`, q.Text)
 	require.Equal(t, 2, q.Requests)
-	require.EqualValues(t, 246, q.Samples)
 	require.Positive(t, q.Seconds)
-	require.Zero(t, r.Queries[1].Samples, "a request that did not ask")
 
 	policy := newPolicy(t, nil)
 	policy.Redact = true

@@ -40,7 +40,7 @@ var (
 	ofText = []limit{&counts[countQueryBytes], &counts[countQueryOperators], &counts[countRegexSize]}
 	parsed = append(ofStructure(),
 		&counts[countFederateSelectors], &counts[countReadQueries],
-		&counts[countPoints], &durations[durationMinStep], stepRounding{}, &counts[countSubqueryPoints],
+		&counts[countPoints], &durations[durationMinStep], &counts[countSubqueryPoints],
 		&durations[durationRange], &durations[durationOldest], metadataRange{},
 	)
 	all = slices.Concat(ofText, parsed)

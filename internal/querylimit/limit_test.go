@@ -70,7 +70,6 @@ func TestWhatALimitRefusesItExplainsAsExceededAndMeasuresAsMore(t *testing.T) {
 		for _, d := range Durations() {
 			*d.Of(o) = DurationBound{ModeEnforce, time.Hour}
 		}
-		o.StepRounding.Mode = ModeEnforce
 	})
 	seen := map[string]int{}
 	for _, text := range append(corpus(t), `{le!=""}`, `topk(5, a)`, `a * on() b * on() c * on() d * on() e`, `max_over_time(a[1h:]) + max_over_time(b[1h:]) + max_over_time(c[1h:]) + max_over_time(d[1h:])`, `count_values("v", a) + count_values("v", b) + count_values("v", c) + count_values("v", d)`) {

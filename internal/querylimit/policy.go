@@ -109,8 +109,6 @@ type Options struct {
 	// Oldest how long ago the first may be, and MinStep the step of a range query
 	// from below; 0 means no bound.
 	Range, Oldest, MinStep DurationBound
-	// StepRounding says which steps of range queries are worth evaluating.
-	StepRounding StepRounding
 	// MetadataRange bounds the time range of series, labels and label values.
 	MetadataRange MetadataRange
 	// Results bounds the parameter limit of endpoints that have one.
@@ -150,7 +148,6 @@ func DefaultOptions() Options {
 		Range:           DurationBound{ModeObserve, 32 * 24 * time.Hour},
 		Oldest:          DurationBound{ModeOff, 400 * 24 * time.Hour},
 		MinStep:         DurationBound{ModeOff, time.Second},
-		StepRounding:    StepRounding{ModeOff, 15 * time.Second, 2000},
 		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
 		Results:         defaultResults,
 		Responses:       defaultResponses,
@@ -187,9 +184,6 @@ func New(opts Options) (*Policy, error) {
 		if err := durations[i].Validate(durations[i].Of(&opts).Value); err != nil {
 			return nil, err
 		}
-	}
-	if err := opts.StepRounding.Validate(); err != nil {
-		return nil, err
 	}
 	if err := opts.MetadataRange.Validate(); err != nil {
 		return nil, err

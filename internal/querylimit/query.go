@@ -38,9 +38,6 @@ type Query struct {
 	countValues int
 	// topK is the largest k of topk, bottomk and limitk; MaxInt if it is computed.
 	topK int
-	// window is the shortest range of a selector that is evaluated at every step of
-	// the query; 0 if there is none.
-	window time.Duration
 	// dynamic is set if the times that the query reads depend on more than the
 	// fields above: duration expressions, info().
 	dynamic bool
@@ -134,7 +131,6 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 		return nil, nil
 	case *parser.MatrixSelector:
 		w.evalRange = n.Range
-		w.window(n)
 		w.query.dynamic = w.query.dynamic || n.RangeExpr != nil
 		w.hash.word("[")
 	case *parser.SubqueryExpr:
@@ -182,12 +178,6 @@ func (w *walker) top() frame {
 		return frame{}
 	}
 	return w.stack[len(w.stack)-1]
-}
-
-func (w *walker) window(n *parser.MatrixSelector) {
-	if n.RangeExpr == nil && w.top().around.ranges == 0 && (w.query.window == 0 || n.Range < w.query.window) {
-		w.query.window = n.Range
-	}
 }
 
 func (w *walker) selector(n *parser.VectorSelector) {

@@ -30,7 +30,6 @@ const (
 	LimitSubqueryPoints = "subquery_points"
 	LimitPoints         = "points"
 	LimitMinStep        = "min_step"
-	LimitStepRounding   = "step_rounding"
 	LimitRange          = "range"
 	LimitOldest         = "oldest"
 	LimitMetadataRange  = "metadata_range"
@@ -46,7 +45,7 @@ func Limits() []string {
 	return []string{
 		LimitSelectivity, LimitUnknownPromQL, LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitRegexCost,
 		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
-		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitStepRounding, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
+		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
 		LimitFederateSelectors, LimitReadQueries,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}

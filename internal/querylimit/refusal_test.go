@@ -55,7 +55,6 @@ func TestEveryRefusalSaysFirstWhatToDoAndIsGoneOnceThatIsDone(t *testing.T) {
 		LimitOldest:            {over: ask("query", "a offset 500d"), done: ask("query", "a offset 5d")},
 		LimitPoints:            {over: over(12*time.Hour, time.Second), done: over(12*time.Hour, 15*time.Second)},
 		LimitMinStep:           {over: over(time.Hour, time.Second), done: over(time.Hour, 15*time.Second), set: func(o *Options) { o.MinStep.Value = 15 * time.Second }},
-		LimitStepRounding:      {over: over(24*time.Hour, 20*time.Second), done: over(24*time.Hour, 45*time.Second)},
 		LimitSubqueryPoints:    {over: ask("query", "max_over_time(a[7d:1s])"), done: ask("query", "max_over_time(a[1d:5m])")},
 		LimitMetadataRange:     {over: with(ask("series", "a"), since(90*day)), done: with(ask("series", "a"), since(day))},
 		LimitResults:           {over: with(ask("series", "a"), func(r *Request) { r.Limit = 500_000 }), done: with(ask("series", "a"), func(r *Request) { r.Limit = 200_000 })},
@@ -126,7 +125,7 @@ func warnOf(o *Options, limit string) {
 			d.Of(o).Mode = ModeWarn
 		}
 	}
-	o.StepRounding.Mode, o.MetadataRange.Mode, o.Results.Mode, o.Responses.Mode = ModeWarn, ModeWarn, ModeWarn, ModeWarn
+	o.MetadataRange.Mode, o.Results.Mode, o.Responses.Mode = ModeWarn, ModeWarn, ModeWarn
 }
 
 func requireAdviceFirst(t *testing.T, r *Refusal) {

@@ -70,13 +70,12 @@ type RulesetOptions struct {
 }
 
 // Ruleset resolves which Policy a request is under. It is immutable and safe for
-// concurrent use. What a request costs depends on the rules that come near to
-// matching it, not on how many there are.
+// concurrent use.
 type Ruleset struct {
-	global  *Policy
-	tenants map[string]*Policy
-	rules   []Rule
-	index   ruleIndex
+	global   *Policy
+	tenants  map[string]*Policy
+	rules    []Rule
+	matchers []matcher // of the rules
 	// byFingerprint is set if a rule needs parsed queries.
 	byFingerprint bool
 	// setsQueryBytes is set if a rule changes the limit of that name.
@@ -108,8 +107,8 @@ func NewRuleset(opts RulesetOptions) (*Ruleset, error) {
 		}
 		s.byFingerprint = s.byFingerprint || len(s.rules[i].Match.Fingerprints) > 0
 		s.setsQueryBytes = s.setsQueryBytes || s.rules[i].setsQueryBytes()
+		s.matchers = append(s.matchers, newMatcher(&s.rules[i].Match))
 	}
-	s.index = newRuleIndex(s.rules)
 	return s, nil
 }
 
@@ -121,8 +120,9 @@ func (s *Ruleset) checkRule(r *Rule, names map[string]struct{}) error {
 		return errors.New("another rule has the same name")
 	}
 	names[r.Name] = struct{}{}
-	for f := range numFields {
-		if slices.Contains(r.Match.values(f), "") {
+	m := &r.Match
+	for _, list := range [][]string{m.Fingerprints, m.Dashboards, m.Panels, m.Users, m.Tenants, m.Endpoints} {
+		if slices.Contains(list, "") {
 			return errors.New("an empty text in a list matches nothing")
 		}
 	}
@@ -205,18 +205,26 @@ type Decision struct {
 // are parsed already, their fingerprints.
 func (s *Ruleset) Decide(who *Subject, texts, fingerprints []string) Decision {
 	d := Decision{Policy: s.Tenant(who.Tenant)}
-	matching := s.index.find(who, texts, fingerprints)
-	allowed := false
+	allowed, own := false, false
 	var denied []*Rule
-	for _, id := range matching {
-		r := &s.rules[id]
+	for i := range s.rules {
+		if !s.matchers[i].matches(who, texts, fingerprints) {
+			continue
+		}
+		r := &s.rules[i]
 		d.Rules = append(d.Rules, r.Name)
 		allowed = allowed || r.Allow
 		if r.Deny != ModeOff {
 			denied = append(denied, r)
 		}
+		if len(r.Limits) > 0 {
+			if !own {
+				changed := *d.Policy
+				d.Policy, own = &changed, true
+			}
+			apply(&d.Policy.opts, r.Limits)
+		}
 	}
-	d.Policy = s.withLimits(d.Policy, matching)
 	if allowed {
 		return d
 	}
@@ -224,21 +232,6 @@ func (s *Ruleset) Decide(who *Subject, texts, fingerprints []string) Decision {
 		d.Refusals = append(d.Refusals, d.Policy.refuseDenied(r))
 	}
 	return d
-}
-
-func (s *Ruleset) withLimits(p *Policy, matching []int32) *Policy {
-	changed := false
-	for _, id := range matching {
-		if len(s.rules[id].Limits) == 0 {
-			continue
-		}
-		if !changed {
-			own := *p
-			p, changed = &own, true
-		}
-		apply(&p.opts, s.rules[id].Limits)
-	}
-	return p
 }
 
 func (p *Policy) refuseDenied(r *Rule) *Refusal {

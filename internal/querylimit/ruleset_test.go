@@ -184,39 +184,20 @@ func TestFingerprintIsTheSameForQueriesThatDifferInValuesOnly(t *testing.T) {
 	}
 }
 
-func TestPatternSetFindsWhatTryingEachWouldFind(t *testing.T) {
-	s := newPatternSet()
-	exprs := []string{
+func TestPatternMatchesWhatItsRegularExpressionMatches(t *testing.T) {
+	for _, e := range []string{
 		`up`, `^up$`, `rate\(`, `container_(cpu|memory)_usage`, `(?i)NODE_`, `a.c`, `[0-9]{3}`, `node_cpu_seconds_total|node_load1`,
 		`(kube_pod_){2}`, `x+yz?kube_pod_info`, ``, `\[30d\]`, `ж{2}жж`,
-	}
-	for i, e := range exprs {
-		s.add(regexp.MustCompile(e), int32(i))
-	}
-	s.build()
-	for _, text := range []string{
-		"", "up", "sum(up)", "rate(container_cpu_usage[5m])", "node_load1", "abc 123", "kube_pod_kube_pod_", "xxyzkube_pod_info[30d]",
-		"жжжж", strings.Repeat("container_memory_usage", 3),
 	} {
-		var want []int32
-		for i, e := range exprs {
-			if regexp.MustCompile(e).MatchString(text) {
-				want = append(want, int32(i))
-			}
+		re := regexp.MustCompile(e)
+		p := newPattern(re)
+		for _, text := range []string{
+			"", "up", "sum(up)", "rate(container_cpu_usage[5m])", "node_load1", "abc 123", "kube_pod_kube_pod_", "xxyzkube_pod_info[30d]",
+			"жжжж", strings.Repeat("container_memory_usage", 3),
+		} {
+			require.Equal(t, re.MatchString(text), p.matches(text), "%s: %s", e, text)
 		}
-		require.Equal(t, want, s.matches(text), text)
-		require.Equal(t, want, s.matches(text), "the second time: %s", text)
 	}
-}
-
-// The text has the literal of the first pattern without matching it, and the bytes
-// that it is filed under at every fourth position.
-func TestPatternIsTriedOnceHoweverOftenItsBytesOccur(t *testing.T) {
-	s := newRuleset(t, nil, Rule{Name: "r", Match: Match{Query: regexp.MustCompile(`sum_over_time\(.*\[1y\]`)}, Deny: ModeEnforce})
-	text := "sum_over_time(" + strings.Repeat("sum_", 64<<10/4)
-	start := time.Now()
-	require.Empty(t, s.Decide(&Subject{}, []string{text}, nil).Rules)
-	require.Less(t, time.Since(start), tooLong)
 }
 
 func TestRulesAreAskedAboutNothingThatIsTooLongAnyway(t *testing.T) {
@@ -250,7 +231,6 @@ func TestRulesAreAskedAboutNothingThatIsTooLongAnyway(t *testing.T) {
 func TestWhatIsRememberedDoesNotHoldTheRequest(t *testing.T) {
 	p := newPolicy(t, nil)
 	a := NewAnalyzer(8 << 20)
-	s := newRuleset(t, nil, Rule{Name: "r", Match: Match{Query: regexp.MustCompile(`[0-9]`), UserAgent: regexp.MustCompile(`[0-9]`)}, Allow: true})
 	before := heap()
 	for i := range 100 {
 		n := strconv.Itoa(i)
@@ -260,11 +240,9 @@ func TestWhatIsRememberedDoesNotHoldTheRequest(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = a.Selectors(p, []string{text})
 		require.NoError(t, err)
-		require.NotEmpty(t, s.Decide(&Subject{UserAgent: text}, []string{text}, nil).Rules)
 	}
 	held := heap() - before
 	runtime.KeepAlive(a)
-	runtime.KeepAlive(s)
 	require.Less(t, held, int64(8<<20))
 }
 
@@ -348,10 +326,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkDecide has 10,000 rules of one kind and a request that matches one of
-// them, with a text seen before and with one that is new each time.
+// BenchmarkDecide has 1,000 rules of one kind and a request that matches one of them.
 func BenchmarkDecide(b *testing.B) {
-	const n = 10_000
+	const n = 1000
 	for name, match := range map[string]func(i int) Match{
 		"dashboard": func(i int) Match { return Match{Tenants: []string{"a"}, Dashboards: []string{"d" + strconv.Itoa(i)}} },
 		"panel": func(i int) Match {
@@ -371,17 +348,11 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		s := newRuleset(b, nil, rules...)
 		who := Subject{Tenant: "a", Endpoint: "query_range", Dashboard: "d77", Panel: "7", UserAgent: "Grafana/12"}
-		b.Run(name+"/known", func(b *testing.B) {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			texts := []string{`sum by (job) (rate(metric_00077[30d]))`}
 			for b.Loop() {
 				s.Decide(&who, texts, nil)
-			}
-		})
-		b.Run(name+"/new", func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.Decide(&who, []string{`sum by (job) (rate(metric_00077[30d])) + ` + strconv.Itoa(i)}, nil)
 			}
 		})
 	}

@@ -14,10 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tooLong is far from what anything here takes, and far below what a text takes
-// whose cost grows with the square of its length: a busy machine must not matter.
-const tooLong = 30 * time.Second
-
 var testParser = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions: true,
 	EnableUnquotedUTF8Names:     true,

@@ -52,7 +52,7 @@ var (
 )
 
 // keptBounds are what recommended thins. What stays of each histogram is what
-// tools/bounds finds, and a test there holds it to that.
+// test/bounds finds and holds it to.
 func keptBounds() []kept {
 	return []kept{
 		{

@@ -21,9 +21,6 @@ func Formats() []string {
 	for _, d := range dialects() {
 		names = append(names, d.format)
 	}
-	for _, e := range exporters() {
-		names = append(names, e.format)
-	}
 	return names
 }
 
@@ -38,11 +35,6 @@ func Render(w io.Writer, p Profile, format string) error {
 	}
 	if err := p.Validate(); err != nil {
 		return err
-	}
-	for _, e := range exporters() {
-		if e.format == format {
-			return renderExporter(w, e, p)
-		}
 	}
 	all := dialects()
 	i := slices.IndexFunc(all, func(d dialect) bool { return d.format == format })

@@ -118,7 +118,7 @@ func TestRenderedRegexThatLooksLikeNoValueStaysAnchored(t *testing.T) {
 
 func TestUnknownFormatNamesThoseThereAre(t *testing.T) {
 	err := Render(&bytes.Buffer{}, Profile{Name: "test"}, "toml")
-	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs, write_relabel_configs, scrapeclass, servicemonitor, podmonitor, helm-values, alloy, vmagent, kube-state-metrics, kubernetes-flags, node-exporter`)
+	require.EqualError(t, err, `unknown format "toml": use one of metric_relabel_configs, write_relabel_configs, scrapeclass, servicemonitor, podmonitor, helm-values, alloy, vmagent`)
 }
 
 func TestProfileThatIsNotValidIsNotRendered(t *testing.T) {

@@ -76,11 +76,11 @@ func TestTheChartIsInstalledUpgradedAndRemoved(t *testing.T) {
 
 	r.install(t, "datasource: {enabled: true}")
 	require.Empty(t, c.Warnings())
-	first := c.guardPods(t, nil)
+	first := c.proxyPods(t, nil)
 
 	r.upgrade(t, "policy: {admission: {max: 7}}")
 	require.Empty(t, c.Warnings())
-	second := c.guardPods(t, first)
+	second := c.proxyPods(t, first)
 	require.NotEqual(t, policyOf(t, first[0]), policyOf(t, second[0]), "the pods read the policy of their time")
 
 	_, err := action.NewUninstall(r.config).Run(releaseName)
@@ -94,8 +94,8 @@ func TestTheChartIsInstalledUpgradedAndRemoved(t *testing.T) {
 	})
 }
 
-// guardPods waits for two pods of a new template, beside those that are there.
-func (c *Cluster) guardPods(t *testing.T, old []corev1.Pod) []corev1.Pod {
+// proxyPods waits for two pods of a new template, beside those that are there.
+func (c *Cluster) proxyPods(t *testing.T, old []corev1.Pod) []corev1.Pod {
 	t.Helper()
 	template := func(p corev1.Pod) string { return p.Labels["pod-template-hash"] }
 	var found []corev1.Pod

@@ -59,20 +59,20 @@ local with(volumes, configMap) = [
 
   promguard: {
     local this = self,
-    config: hashed('promguard', this.deployment.metadata.labels, { 'promguard.yml': importstr '../guard/promguard.yml' }),
+    config: hashed('promguard', this.deployment.metadata.labels, { 'promguard.yml': importstr '../promguard/promguard.yml' }),
     dashboards: hashed('promguard-dashboards', { 'app.kubernetes.io/name': 'promguard', grafana_dashboard: '1' }, {
       [name]: std.manifestJsonEx(mixin.grafanaDashboards[name], '  ') + '\n'
       for name in std.objectFields(mixin.grafanaDashboards)
     }),
-    deployment: std.parseYaml(importstr '../guard/deployment.yaml') + {
+    deployment: std.parseYaml(importstr '../promguard/deployment.yaml') + {
       spec+: { template+: { spec+: { volumes: with(super.volumes, this.config) } } },
     },
-    horizontalPodAutoscaler: std.parseYaml(importstr '../guard/horizontalpodautoscaler.yaml'),
-    networkPolicy: std.parseYaml(importstr '../guard/networkpolicy.yaml'),
-    podDisruptionBudget: std.parseYaml(importstr '../guard/poddisruptionbudget.yaml'),
+    horizontalPodAutoscaler: std.parseYaml(importstr '../promguard/horizontalpodautoscaler.yaml'),
+    networkPolicy: std.parseYaml(importstr '../promguard/networkpolicy.yaml'),
+    podDisruptionBudget: std.parseYaml(importstr '../promguard/poddisruptionbudget.yaml'),
     prometheusRule: std.parseYaml(importstr '../../grafana/prometheusrule.yaml'),
-    service: std.parseYaml(importstr '../guard/service.yaml'),
-    serviceAccount: std.parseYaml(importstr '../guard/serviceaccount.yaml'),
-    serviceMonitor: std.parseYaml(importstr '../guard/servicemonitor.yaml'),
+    service: std.parseYaml(importstr '../promguard/service.yaml'),
+    serviceAccount: std.parseYaml(importstr '../promguard/serviceaccount.yaml'),
+    serviceMonitor: std.parseYaml(importstr '../promguard/servicemonitor.yaml'),
   },
 }

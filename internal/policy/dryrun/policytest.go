@@ -57,23 +57,20 @@ func newReport() *Report {
 	}
 }
 
-// judge counts a request, and returns what comes of it, or nil if that cannot be
-// known.
-func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, e *querylog.Entry) *outcome {
+// judge counts a request.
+func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, e *querylog.Entry) {
 	req := Request(e)
 	if req == nil {
 		r.Skipped++
-		return nil
+		return
 	}
 	v, err := rules.Judge(analyzer, req, e.Time)
 	if err != nil {
 		r.Malformed++
-		return nil
+		return
 	}
 	r.Judged++
-	o := afterwards(v, e)
-	r.count(o, e)
-	return o
+	r.count(afterwards(v, e), e)
 }
 
 func (r *Report) count(o *outcome, e *querylog.Entry) {

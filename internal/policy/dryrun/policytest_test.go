@@ -6,7 +6,6 @@ package dryrun
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,81 +78,4 @@ func TestAnswersAreJudgedByHowLongTheyTookAndHowLargeTheyWere(t *testing.T) {
 	require.Equal(t, []int{6, 3, 1}, []int{r.Judged, r.Refused, r.Before})
 	require.Equal(t, map[string]int{"slow": 2, "large": 1}, r.Dashboards)
 	require.Equal(t, 2, r.Limits["response_bytes"][querylimit.ModeEnforce], "one of them would be truncated")
-}
-
-func TestAComparisonTellsWhatGetsLessThanItWasAnsweredWith(t *testing.T) {
-	rules := func(change func(*querylimit.Options)) *querylimit.Ruleset {
-		o := querylimit.DefaultOptions()
-		o.Selectivity = querylimit.ModeOff
-		change(&o)
-		r, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: o})
-		require.NoError(t, err)
-		return r
-	}
-	const (
-		day    = 24 * 3600e9
-		ranged = `{"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["rate(up[2d])"],"took_seconds":1,`
-		series = `{"ts":"2026-01-02T00:00:00Z","endpoint":"series","queries":["up"],"took_seconds":1,`
-	)
-	bounded := func(mode querylimit.Mode, most time.Duration) func(*querylimit.Options) {
-		return func(o *querylimit.Options) { o.Range = querylimit.DurationBound{Mode: mode, Value: most} }
-	}
-	results := func(most int) func(*querylimit.Options) {
-		return func(o *querylimit.Options) {
-			o.Results.Mode = querylimit.ModeEnforce
-			o.Results.Sets[querylimit.ResultsSeries] = querylimit.ResultLimit{Max: most}
-		}
-	}
-	since := func(length time.Duration) func(*querylimit.Options) {
-		return func(o *querylimit.Options) {
-			o.MetadataRange = querylimit.MetadataRange{Mode: querylimit.ModeEnforce, Default: length}
-		}
-	}
-	size := func(most int64, truncate bool) func(*querylimit.Options) {
-		return func(o *querylimit.Options) {
-			o.Responses.Mode = querylimit.ModeEnforce
-			o.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{WireMax: most, Truncate: truncate}
-		}
-	}
-	type counts struct{ answered, already, worse, unanswered int }
-	for name, c := range map[string]struct {
-		before, after func(*querylimit.Options)
-		log           string
-		want          counts
-		limit         string
-	}{
-		"refused":                   {bounded(querylimit.ModeEnforce, 3*day), bounded(querylimit.ModeEnforce, day), ranged + `"code":200}`, counts{answered: 1, worse: 1}, "range"},
-		"without a time":            {bounded(querylimit.ModeEnforce, 3*day), bounded(querylimit.ModeEnforce, day), `{"endpoint":"query","queries":["rate(up[2d])"],"code":200}`, counts{answered: 1, worse: 1}, "range"},
-		"let through":               {bounded(querylimit.ModeEnforce, 4*day), bounded(querylimit.ModeEnforce, 3*day), ranged + `"code":200}`, counts{answered: 1}, ""},
-		"warned of":                 {bounded(querylimit.ModeOff, 0), bounded(querylimit.ModeWarn, day), ranged + `"code":200}`, counts{answered: 1}, ""},
-		"refused by both":           {bounded(querylimit.ModeEnforce, day), bounded(querylimit.ModeEnforce, day/2), ranged + `"code":200}`, counts{answered: 1, already: 1}, ""},
-		"refused before":            {bounded(querylimit.ModeOff, 0), bounded(querylimit.ModeEnforce, day), ranged + `"code":422}`, counts{unanswered: 1}, ""},
-		"broken off":                {bounded(querylimit.ModeOff, 0), bounded(querylimit.ModeEnforce, day), ranged + `"code":200,"aborted":"client"}`, counts{unanswered: 1}, ""},
-		"malformed":                 {bounded(querylimit.ModeOff, 0), bounded(querylimit.ModeEnforce, day), `{"endpoint":"query","queries":["rate("],"code":200}`, counts{}, ""},
-		"redacted":                  {bounded(querylimit.ModeOff, 0), bounded(querylimit.ModeEnforce, day), `{"endpoint":"query","fingerprints":["f"],"code":200}`, counts{}, ""},
-		"fewer results":             {results(0), results(10), series + `"limit":11,"code":200}`, counts{answered: 1, worse: 1}, "results"},
-		"fewer results than before": {results(10), results(5), series + `"limit":11,"code":200}`, counts{answered: 1, worse: 1}, "results"},
-		"as many results":           {results(10), results(10), series + `"limit":11,"code":200}`, counts{answered: 1}, ""},
-		"a shorter time":            {since(2 * day), since(day), series + `"code":200}`, counts{answered: 1, worse: 1}, "metadata_range"},
-		"a longer time":             {since(day), since(2 * day), series + `"code":200}`, counts{answered: 1}, ""},
-		"truncated":                 {size(0, true), size(10, true), series + `"bytes":11,"code":200}`, counts{answered: 1, worse: 1}, "response_bytes"},
-		"not truncated":             {size(0, true), size(11, true), series + `"bytes":11,"code":200}`, counts{answered: 1}, ""},
-		"too long":                  {size(10, true), size(10, false), series + `"bytes":11,"code":200}`, counts{answered: 1, worse: 1}, "response_bytes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Compare(rules(c.before), rules(c.after), strings.NewReader(c.log+"\n"))
-			require.NoError(t, err)
-			require.Equal(t, c.want, counts{got.Answered, got.Already, got.Worse, got.Unanswered})
-			var text strings.Builder
-			got.WriteProof(&text)
-			if c.limit == "" {
-				require.Empty(t, got.Limits)
-				require.Contains(t, text.String(), "; none of them is newly refused or gets a shorter answer\n")
-				return
-			}
-			require.Equal(t, map[string]int{c.limit: 1}, got.Limits)
-			require.Contains(t, text.String(), "; 1 of them would be newly refused or get a shorter answer\n")
-			require.Contains(t, text.String(), "limit "+c.limit+": 1, such as "+got.Examples[c.limit])
-		})
-	}
 }

@@ -35,9 +35,8 @@ type Line struct {
 type drawing struct {
 	Options
 
-	evidence  *Evidence
-	text      []byte
-	withdrawn map[string]string // limits, and why
+	evidence *Evidence
+	text     []byte
 }
 
 func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
@@ -52,7 +51,7 @@ func (d *drawing) draw(before *querylimit.Ruleset) ([]Line, error) {
 			lines = append(lines, l)
 		}
 	}
-	after, _, err := rewrite(d.text, lines, false)
+	after, _, err := rewrite(d.text, lines)
 	if err != nil {
 		return nil, err
 	}
@@ -105,21 +104,19 @@ func (d *drawing) line(t *target, seen *seen, limits []querylimit.Options) (l Li
 	amount := t.bound(base, d.Margin, floor)
 	tighter := mode == querylimit.ModeOff || amount < has
 	switch {
-	case d.withdrawn[t.path[0]] != "":
-		l.Why = d.withdrawn[t.path[0]]
 	case s.count < d.MinRequests:
 		l.Why = "too few"
 	case math.IsInf(amount, 1):
 		l.Why = "more than can be bounded"
-	case !tighter && base > has && !d.Looser:
+	case !tighter && base > has:
 		l.Why = "already exceeded"
-	case !tighter && (!d.Looser || amount == has):
+	case !tighter:
 		l.Why = "tight enough"
 	case tighter && refuses && d.evidence.partial && t.hasMode(): // A deadline follows from the slow ones.
 		l.Why = "the log leaves out fast requests"
 	default:
 		if mode == querylimit.ModeOff {
-			l.mode = d.Mode
+			l.mode = querylimit.ModeObserve
 		}
 		l.amount, l.Then = amount, t.with(amount, l.mode)
 	}

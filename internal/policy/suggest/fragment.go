@@ -15,8 +15,8 @@ import (
 
 // rewrite returns the policy of a file with what the lines suggest, and each limit
 // that they change as a whole, in YAML: what the lines are silent of stays in it, and
-// its comments. Enforce puts the limits in mode enforce.
-func rewrite(text []byte, lines []Line, enforce bool) (rules *querylimit.Ruleset, fragment []byte, err error) {
+// its comments.
+func rewrite(text []byte, lines []Line) (rules *querylimit.Ruleset, fragment []byte, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, nil, err
@@ -37,11 +37,8 @@ func rewrite(text []byte, lines []Line, enforce bool) (rules *querylimit.Ruleset
 		if limit.Kind != yaml.MappingNode {
 			*limit = yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
 		}
-		if mode := l.mode; l.target.hasMode() {
-			if enforce {
-				mode = querylimit.ModeEnforce
-			}
-			set(at(limit, "mode"), mode.String())
+		if l.target.hasMode() {
+			set(at(limit, "mode"), l.mode.String())
 		}
 		set(at(limit, l.target.path[1:]...), l.target.text(l.amount))
 		*at(&part, path...) = *limit

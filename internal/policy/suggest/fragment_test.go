@@ -62,7 +62,7 @@ func TestAPolicyStaysThatIsRewrittenWithoutSuggestions(t *testing.T) {
 		require.NoError(t, err)
 		before, err := config.Parse(text)
 		require.NoError(t, err)
-		after, fragment, err := rewrite(text, nil, true)
+		after, fragment, err := rewrite(text, nil)
 		require.NoError(t, err, path)
 		require.Empty(t, fragment)
 		for _, tenant := range append(before.Rules.Tenants(), "") {

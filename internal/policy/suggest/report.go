@@ -9,8 +9,6 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
-
-	"github.com/promguard/promguard/internal/policy/dryrun"
 )
 
 // WriteEvidence says on what the suggestion rests.
@@ -38,25 +36,4 @@ func (s *Suggestion) WriteLines(w io.Writer) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", cmp.Or(l.Tenant, "(all)"), l.Limit, l.Requests, l.P99, l.Most, l.Now, then)
 	}
 	_ = t.Flush() // Printing fails in no way that matters.
-}
-
-// WriteForecast says what becomes of the requests of the log, and then of how many
-// it is known that they get no less.
-func (s *Suggestion) WriteForecast(w io.Writer) {
-	for _, policy := range []struct {
-		title  string
-		report *dryrun.Report
-	}{
-		{"The policy as it is", s.Proof.Before},
-		{"As suggested", s.Proof.After},
-		{"Once every limit that is suggested is in mode enforce", s.Enforced},
-	} {
-		fmt.Fprintf(w, "\n%s:\n", policy.title)
-		policy.report.Write(w)
-	}
-	fmt.Fprintln(w)
-	s.Proof.WriteProof(w)
-	if s.partial {
-		fmt.Fprintln(w, "not checked either: fast requests, which the log leaves out")
-	}
 }

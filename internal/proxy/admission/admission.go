@@ -105,8 +105,8 @@ func (o *Options) tenantMax(name string) int {
 	return o.TenantMax
 }
 
-// Refusal says why a request is not admitted.
-type Refusal struct {
+// Shed says why there is no room for a request.
+type Shed struct {
 	// Tenant is set if the tenant has all that it may have, and not set if the
 	// server has.
 	Tenant bool
@@ -122,7 +122,7 @@ type Refusal struct {
 	Waited time.Duration
 }
 
-func (r *Refusal) Error() string {
+func (r *Shed) Error() string {
 	who := "the server"
 	switch {
 	case r.Tenant:
@@ -174,9 +174,9 @@ type tenantQueue struct {
 
 type waiter struct {
 	seq  uint64
-	done chan struct{} // closed when the request has a permit or is refused
-	// refused is set before done is closed.
-	refused *Refusal
+	done chan struct{} // closed when the request has a permit or is shed
+	// shed is set before done is closed.
+	shed *Shed
 }
 
 // New returns a Controller with these options, which must be valid.
@@ -193,16 +193,16 @@ func (c *Controller) SetOptions(opts Options) {
 	c.grant()
 }
 
-// InFlight returns how many permits of a class are held, and how many requests
+// Usage returns how many permits of a class are held, and how many requests
 // wait for one.
-func (c *Controller) InFlight(class Class) (held, queued int) {
+func (c *Controller) Usage(class Class) (held, queued int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.classes[class].held, c.classes[class].queued
 }
 
 // Acquire waits for a permit. The caller calls release once when the request is
-// over. The error is a *Refusal, or that of ctx.
+// over. The error is a *Shed, or that of ctx.
 func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
 	return c.AcquireSince(ctx, tenant, class, nil)
 }
@@ -219,10 +219,10 @@ func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Clas
 		return c.releaseOnce(tenant, class), nil
 	}
 	if !c.makeRoom(t, class) {
-		refusal := c.refusal(t, tenant, class)
+		shed := c.shed(t, tenant, class)
 		c.forget(tenant, t)
 		c.mu.Unlock()
-		return nil, refusal
+		return nil, shed
 	}
 	w := c.enqueue(t, tenant, class)
 	wait := c.opts.Wait
@@ -255,7 +255,7 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	t := c.tenant(tenant)
 	select {
 	case <-w.done: // Just now.
-		if w.refused != nil {
+		if w.shed != nil {
 			c.forget(tenant, t)
 			return w.err()
 		}
@@ -267,19 +267,19 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	}
 	c.dequeue(t, class, w)
 	if err == nil {
-		refusal := c.refusal(t, tenant, class)
-		refusal.Queued, refusal.Waited = true, wait
-		err = refusal
+		shed := c.shed(t, tenant, class)
+		shed.Queued, shed.Waited = true, wait
+		err = shed
 	}
 	c.forget(tenant, t)
 	return err
 }
 
 func (w *waiter) err() error {
-	if w.refused == nil {
+	if w.shed == nil {
 		return nil
 	}
-	return w.refused
+	return w.shed
 }
 
 // makeRoom reports whether one more request of the class may wait. In a full
@@ -322,21 +322,21 @@ func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, 
 	newest := func(q *tenantQueue) *waiter { return q.waiters[len(q.waiters)-1] }
 	q := slices.MaxFunc(queues, func(a, b *tenantQueue) int { return cmp.Compare(newest(a).seq, newest(b).seq) })
 	w, t := newest(q), c.tenants[q.name]
-	w.refused = c.refusal(t, q.name, class)
+	w.shed = c.shed(t, q.name, class)
 	c.dequeue(t, class, w)
 	close(w.done)
 	return q.name, t
 }
 
-// refusal says what keeps a request out: the narrower bound, if both do.
-func (c *Controller) refusal(t *tenantState, tenant string, class Class) *Refusal {
+// shed says what keeps a request out: the narrower bound, if both do.
+func (c *Controller) shed(t *tenantState, tenant string, class Class) *Shed {
 	if most := c.opts.tenantMax(tenant); most > 0 && t.held >= most {
-		return &Refusal{Tenant: true, Limit: most}
+		return &Shed{Tenant: true, Limit: most}
 	}
 	if most := c.opts.Classes[class].Max; most > 0 && c.classes[class].held >= most {
-		return &Refusal{Class: &class, Limit: most}
+		return &Shed{Class: &class, Limit: most}
 	}
-	return &Refusal{Limit: c.opts.Max}
+	return &Shed{Limit: c.opts.Max}
 }
 
 func (c *Controller) tenant(name string) *tenantState {

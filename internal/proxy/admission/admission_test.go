@@ -31,7 +31,7 @@ func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
 		_, err := c.Acquire(t.Context(), "a", Status)
 		require.NoError(t, err)
 	}
-	held, queued := c.InFlight(Status)
+	held, queued := c.Usage(Status)
 	require.Equal(t, [2]int{1000, 0}, [2]int{held, queued})
 }
 
@@ -50,9 +50,9 @@ func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "b", Query)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
-		var refusal *Refusal
-		require.ErrorAs(t, err, &refusal)
-		require.False(t, refusal.Tenant)
+		var shed *Shed
+		require.ErrorAs(t, err, &shed)
+		require.False(t, shed.Tenant)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -73,9 +73,9 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := c.Acquire(t.Context(), "a", Query)
-		var refusal *Refusal
-		require.ErrorAs(t, err, &refusal)
-		require.True(t, refusal.Tenant)
+		var shed *Shed
+		require.ErrorAs(t, err, &shed)
+		require.True(t, shed.Tenant)
 		require.EqualError(t, err, "the tenant has 2 requests in flight, which is all that may be, and none ended within 10s")
 
 		go func() { _, _ = c.Acquire(context.WithoutCancel(t.Context()), "a", Alerts) }()
@@ -325,7 +325,7 @@ func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 	require.Zero(t, c.queued)
 	require.Empty(t, c.tenants)
 	for _, class := range Classes() {
-		held, queued := c.InFlight(class)
+		held, queued := c.Usage(class)
 		require.Equal(t, [2]int{}, [2]int{held, queued})
 		require.Empty(t, c.classes[class].turns)
 	}

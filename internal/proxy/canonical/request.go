@@ -229,11 +229,7 @@ func (q *Request) encode() string {
 
 // writeRead gives out the body of a remote read.
 func (q *Request) writeRead(out *http.Request, params string) (key string) {
-	encoded, err := q.remote.Encode()
-	if err != nil { // What was decoded can be encoded.
-		panic(err)
-	}
-	body := string(encoded)
+	body := string(q.remote.Body())
 	out.URL.RawQuery = params
 	out.Header.Set("Content-Type", ProtobufType)
 	out.Header.Set("Content-Encoding", SnappyEncoding)

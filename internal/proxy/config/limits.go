@@ -55,7 +55,6 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 		querylimit.LimitDeadline:      l.deadlines,
 		querylimit.LimitSelectivity:   l.selectivity,
 		querylimit.LimitUnknownPromQL: l.unknownPromQL,
-		querylimit.LimitStepRounding:  l.stepRounding,
 		querylimit.LimitMetadataRange: l.metadataRange,
 		querylimit.LimitResponseBytes: l.responses,
 		querylimit.LimitResults:       l.results,
@@ -152,21 +151,6 @@ func (d *limitsDecoder) metadataRange(n *yaml.Node) {
 		"max":     read(func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Max }),
 	})
 	d.together(n, func(o *querylimit.Options) error { return o.MetadataRange.Validate() })
-}
-
-func (d *limitsDecoder) stepRounding(n *yaml.Node) {
-	d.keys(n, keys{
-		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.StepRounding.Mode }),
-		"interval": func(n *yaml.Node) {
-			value := d.duration(n, "none")
-			d.change(func(o *querylimit.Options) { o.StepRounding.Interval = value })
-		},
-		"points": func(n *yaml.Node) {
-			if value, ok := d.atLeast(n, 0); ok {
-				d.change(func(o *querylimit.Options) { o.StepRounding.Points = value })
-			}
-		},
-	})
 }
 
 func (d *limitsDecoder) results(n *yaml.Node) {

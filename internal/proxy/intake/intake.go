@@ -46,7 +46,7 @@ type Intake struct {
 	connections int
 	most        int64
 	held        atomic.Int64
-	refused     prometheus.Counter
+	shed        prometheus.Counter
 }
 
 // New returns an Intake for a process with so much memory; a quarter of it is for
@@ -54,11 +54,11 @@ type Intake struct {
 func New(memory int64, reg prometheus.Registerer) *Intake {
 	in := &Intake{
 		connections: int(memory / 2 / costOfConnection), most: memory / 4 / costOfByte,
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "promguard_intake_refused_total", Help: "Connections that were refused more bytes, because too much was being read.",
+		shed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "promguard_intake_shed_total", Help: "Connections that were shed, because too much was being read.",
 		}),
 	}
-	reg.MustRegister(in.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	reg.MustRegister(in.shed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "promguard_intake_bytes", Help: "Bytes of requests that were read and are not over, but for the first 8 KiB of each.",
 	}, func() float64 { return float64(in.held.Load()) }))
 	return in
@@ -140,7 +140,7 @@ func (c *conn) count(n int64) bool {
 	}
 	if c.intake.held.Add(more) > c.intake.most {
 		c.intake.held.Add(-more)
-		c.intake.refused.Inc()
+		c.intake.shed.Inc()
 		return false
 	}
 	c.held += more

@@ -15,10 +15,7 @@ func items(texts []string) []byte {
 	if len(texts) == 0 {
 		return nil
 	}
-	list, err := json.Marshal(texts)
-	if err != nil { // Strings always marshal.
-		panic(err)
-	}
+	list, _ := json.Marshal(texts) // Strings always marshal.
 	return list[1 : len(list)-1]
 }
 

@@ -33,7 +33,10 @@ const (
 )
 
 // Request is a decoded request.
-type Request struct{ pb prompb.ReadRequest }
+type Request struct {
+	pb   prompb.ReadRequest
+	body []byte // as it is to be sent on
+}
 
 // Decode reads a request as it is sent: in protobuf, compressed by snappy. It takes
 // memory in proportion to maxBytes, which bounds the decompressed length.
@@ -53,17 +56,15 @@ func Decode(compressed []byte, maxBytes int) (*Request, error) {
 	if err := (&decoder{}).request(b, &r.pb); err != nil {
 		return nil, fmt.Errorf("remote read: %w", err)
 	}
+	if b, err = r.pb.Marshal(); err != nil {
+		return nil, fmt.Errorf("remote read: %w", err)
+	}
+	r.body = snappy.Encode(nil, b)
 	return r, nil
 }
 
-// Encode returns the request as it is to be sent on.
-func (r *Request) Encode() ([]byte, error) {
-	b, err := r.pb.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	return snappy.Encode(nil, b), nil
-}
+// Body returns the request as it is to be sent on: nothing but what was decoded.
+func (r *Request) Body() []byte { return r.body }
 
 // Selectors returns the matchers of each query as a PromQL selector.
 func (r *Request) Selectors() []string {

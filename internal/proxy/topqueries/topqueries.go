@@ -44,8 +44,6 @@ type Cost struct {
 	Longest float64 `json:"longest_seconds"`
 	// Bytes of answers as they were sent to clients.
 	Bytes int64 `json:"bytes"`
-	// Samples that the server went through, of requests that asked it to tell.
-	Samples int64 `json:"samples,omitempty"`
 }
 
 func (c *Cost) add(o *Cost) {
@@ -54,7 +52,6 @@ func (c *Cost) add(o *Cost) {
 	c.Seconds += o.Seconds
 	c.Longest = max(c.Longest, o.Longest)
 	c.Bytes += o.Bytes
-	c.Samples += o.Samples
 }
 
 // Order is what queries are ranked by.

@@ -37,24 +37,17 @@ const (
 	// flushTimeout bounds how long a configuration that is replaced may take to send
 	// what it has.
 	flushTimeout = 5 * time.Second
-	// linger is how long a configuration that is replaced goes on, for requests that
-	// were in flight: longer than most deadlines.
-	linger = 10 * time.Minute
 )
 
 // Manager holds what sends spans. Safe for concurrent use.
 type Manager struct {
 	logger *slog.Logger
-	flush  time.Duration
 
 	mu       sync.Mutex
 	config   promconfig.TracingConfig
-	files    [sha256.Size]byte // of what the config names
-	provider *provider         // nil while tracing is off
+	files    [sha256.Size]byte        // of what the config names
+	provider *sdktrace.TracerProvider // nil while tracing is off
 	retired  sync.WaitGroup
-
-	closing context.Context //nolint:containedctx // It ends the wait of those that are retired.
-	close   context.CancelFunc
 }
 
 // NewManager returns a Manager that sends nothing yet. Spans that cannot be sent
@@ -63,14 +56,11 @@ func NewManager(logger *slog.Logger) *Manager {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("Spans not sent", "err", err)
 	}))
-	m := &Manager{logger: logger, flush: flushTimeout}
-	m.closing, m.close = context.WithCancel(context.Background())
-	return m
+	return &Manager{logger: logger}
 }
 
 // Apply returns the tracer of a configuration, or nil if it has no endpoint. The
-// one before goes on for a while, so that spans are sent that have begun. Nothing
-// changes on an error, nor if neither the configuration does nor what is in its
+// one before sends the spans that have ended. Nothing changes on an error, nor if neither the configuration does nor what is in its
 // files.
 func (m *Manager) Apply(c promconfig.TracingConfig) (trace.Tracer, error) {
 	m.mu.Lock()
@@ -80,7 +70,7 @@ func (m *Manager) Apply(c promconfig.TracingConfig) (trace.Tracer, error) {
 		return nil, err
 	}
 	if files != m.files || !reflect.DeepEqual(m.config, c) {
-		var p *provider
+		var p *sdktrace.TracerProvider
 		if c.Endpoint != "" {
 			if p, err = newProvider(c); err != nil {
 				return nil, err
@@ -112,8 +102,7 @@ func hashFiles(c *httpconfig.TLSConfig) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// retire lets the provider go on until linger is over or the Manager is closed,
-// and then sends what it has, without anybody waiting for it but Close.
+// retire sends what the provider has, without anybody waiting for it but Close.
 func (m *Manager) retire() {
 	p := m.provider
 	if p == nil {
@@ -121,27 +110,24 @@ func (m *Manager) retire() {
 	}
 	m.provider = nil
 	m.retired.Go(func() {
-		wait, stop := context.WithTimeout(m.closing, linger)
-		defer stop()
-		<-wait.Done()
-		if err := p.shutdown(m.flush); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		if err := p.Shutdown(ctx); err != nil {
 			m.logger.Warn("Not all spans were sent", "err", err)
 		}
 	})
 }
 
-// Close sends what is left, for some seconds at most. Tracers of the Manager send
-// nothing more, and what sent their spans has ended.
+// Close sends what is left, for some seconds at most.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.retire()
 	m.config = promconfig.TracingConfig{}
-	m.close()
 	m.retired.Wait()
 }
 
-func newProvider(c promconfig.TracingConfig) (*provider, error) {
+func newProvider(c promconfig.TracingConfig) (*sdktrace.TracerProvider, error) {
 	client, err := newClient(c)
 	if err != nil {
 		return nil, err
@@ -151,18 +137,17 @@ func newProvider(c promconfig.TracingConfig) (*provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newExporter(sends)
 	res, err := resource.New(ctx, resource.WithSchemaURL(semconv.SchemaURL), resource.WithAttributes(
 		semconv.ServiceNameKey.String(serviceName), semconv.ServiceVersionKey.String(version.Version),
 	), resource.WithProcessRuntimeDescription(), resource.WithTelemetrySDK())
 	if err != nil {
 		return nil, err
 	}
-	return &provider{sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(e),
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(sends),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.SamplingFraction))),
 		sdktrace.WithResource(res),
-	), e}, nil
+	), nil
 }
 
 func newClient(c promconfig.TracingConfig) (otlptrace.Client, error) {

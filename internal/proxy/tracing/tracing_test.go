@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -99,35 +98,6 @@ func TestSpansAreSentToTheCollectorOfTheConfiguration(t *testing.T) {
 	tracer, err = m.Apply(promconfig.TracingConfig{ClientType: "smoke", Endpoint: "x:1"})
 	require.ErrorContains(t, err, `client_type "smoke": use grpc or http`)
 	require.Nil(t, tracer)
-}
-
-func TestSpansInFlightOutliveAReload(t *testing.T) {
-	var first, second atomic.Int64
-	c := promconfig.TracingConfig{
-		ClientType: promconfig.TracingClientHTTP, Endpoint: newCollector(t, &first), Insecure: true, SamplingFraction: 1,
-		Headers: map[string]string{"X-Scope": "ops"},
-	}
-	m := NewManager(promslog.NewNopLogger())
-	defer m.Close()
-	begin := func(tracer trace.Tracer) trace.Span {
-		_, span := tracer.Start(context.Background(), "a slow query")
-		return span
-	}
-	tracer, err := m.Apply(c)
-	require.NoError(t, err)
-	slow := begin(tracer)
-	c.Endpoint = newCollector(t, &second)
-	tracer, err = m.Apply(c)
-	require.NoError(t, err)
-	last := begin(tracer)
-	_, err = m.Apply(promconfig.TracingConfig{}) // Off.
-	require.NoError(t, err)
-	time.Sleep(100 * time.Millisecond) // Long enough for what must not be closed to be closed.
-	slow.End()
-	last.End()
-	m.Close()
-	require.EqualValues(t, 1, first.Load())
-	require.EqualValues(t, 1, second.Load())
 }
 
 func TestAReloadBuildsAnewOnlyWhatHasChanged(t *testing.T) {

@@ -24,10 +24,8 @@ type Facts struct {
 	// Application and Version are its own words; Kind is what they mean.
 	Application, Version string
 	Kind                 Kind
-	// Lookback and QueryTimeout are its flags of these names, MaxSamples is
-	// --query.max-samples.
-	Lookback, QueryTimeout time.Duration
-	MaxSamples             int
+	// Lookback is --query.lookback-delta.
+	Lookback time.Duration
 	// SubqueryStep is the step of a subquery without one, as it was seen.
 	SubqueryStep time.Duration
 	// Started is when the process started.
@@ -156,17 +154,9 @@ func (f *Facts) noteFlags(a answer) {
 	if !a.data(&flags) {
 		flags = nil
 	}
-	duration := func(name string) time.Duration {
-		d, err := model.ParseDuration(flags[name])
-		if err != nil {
-			return 0
-		}
-		return time.Duration(d)
-	}
-	f.Lookback, f.QueryTimeout = duration("query.lookback-delta"), duration("query.timeout")
-	f.MaxSamples = 0
-	if n, err := strconv.Atoi(flags["query.max-samples"]); err == nil {
-		f.MaxSamples = n
+	f.Lookback = 0
+	if d, err := model.ParseDuration(flags["query.lookback-delta"]); err == nil {
+		f.Lookback = time.Duration(d)
 	}
 	f.flagged = ""
 	if _, ok := flags["query.replica-label"]; ok { // A build by hand tells no version.

@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/features"
 )
@@ -145,30 +143,4 @@ func minor(version string) ([]int, bool) {
 		return nil, false
 	}
 	return parts[:2], true
-}
-
-// String says in one line what is known.
-func (f *Facts) String() string {
-	switch {
-	case f.NoAPI != "":
-		return "no Prometheus API"
-	case f.Secret:
-		return "wants credentials, so that it tells nothing"
-	}
-	text := f.describe()
-	if text == "" {
-		text = "of an unknown kind"
-	}
-	add := func(name string, value time.Duration) {
-		if value > 0 {
-			text += ", " + name + " " + model.Duration(value).String()
-		}
-	}
-	add("lookback", f.Lookback)
-	add("default step of subqueries", f.SubqueryStep)
-	add("query timeout", f.QueryTimeout)
-	if f.MaxSamples > 0 {
-		text += ", samples per query " + strconv.Itoa(f.MaxSamples)
-	}
-	return text
 }

@@ -5,7 +5,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -222,19 +221,4 @@ func TestWhatAServerSaidBeforeItWasAwayIsDropped(t *testing.T) {
 		time.Sleep(settleAfter + lookEvery)
 		require.Equal(t, "b", p.chosen(t), "the other one runs longer now")
 	})
-}
-
-func TestInspectSaysThatAServerHasNoAnswerNow(t *testing.T) {
-	p := newTestPool(t, KindPrometheus, ProbeRequire, "http://a")
-	p.serve("a", with(healthy(1), "/api/v1/status/flags", "503 "))
-	_, err := Inspect(t.Context(), p.Pool.servers[0].url, p.fleet)
-	require.EqualError(t, err, "status 503 at /api/v1/status/flags")
-	p.serve("a", healthy(1))
-	f, err := Inspect(t.Context(), p.Pool.servers[0].url, p.fleet)
-	require.NoError(t, err)
-	require.Equal(t, "Prometheus 3.16.0, lookback 5m, default step of subqueries 1m, query timeout 2m, samples per query 50000000", f.String())
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	_, err = Inspect(ctx, p.Pool.servers[0].url, &slow{p.fleet, map[string]time.Duration{"/api/v1/status/buildinfo": time.Hour}})
-	require.ErrorIs(t, err, context.Canceled)
 }

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -155,13 +153,6 @@ func (p *Pool) use(s *Server, f *Facts) error {
 		}
 	}
 	return nil
-}
-
-// Inspect asks the server at a URL what it is. The error is that of one that has no
-// answer to a question now.
-func Inspect(ctx context.Context, u *url.URL, transport http.RoundTripper) (*Facts, error) {
-	p := &Pool{transport: transport, via: newName()}
-	return askFacts(ctx, p.asks(newServer(u, 1)), Facts{})
 }
 
 func (p *Pool) asks(s *Server) asker {

@@ -20,32 +20,14 @@ import (
 	"github.com/promguard/promguard/internal/relabel"
 )
 
-// Tally counts series.
-type Tally struct {
-	// Series are those that are scraped now, Head those stored in memory: churned
-	// ones too. Head is 0 where the source does not tell.
-	Series, Head int
-	// Rate sums up the samples per second of the series whose rate the source
-	// tells; Unrated counts the others of now.
-	Rate    float64
-	Unrated int
-}
-
-func (t *Tally) add(o Tally) {
-	t.Series += o.Series
-	t.Head += o.Head
-	t.Rate += o.Rate
-	t.Unrated += o.Unrated
-}
-
 // Counts are the series of an installation that rules drop.
 type Counts struct {
 	// Source says what was counted.
 	Source string
-	// ByRule has a tally per job for each rule of the profile.
-	ByRule []map[string]Tally
-	// All has a tally per job of all series, also of those that stay.
-	All map[string]Tally
+	// ByRule has the series of each job that each rule of the profile drops.
+	ByRule []map[string]int
+	// All has all series of each job, also those that stay.
+	All map[string]int
 	// Head counts all series in memory, 0 if that is not known.
 	Head int
 	// AlreadyDropped counts what is scraped and not stored.
@@ -60,32 +42,18 @@ type Counts struct {
 
 func newCounts(source string, p relabel.Profile) Counts {
 	c := Counts{
-		Source: source, All: map[string]Tally{},
-		ByRule: make([]map[string]Tally, len(p.Rules)), Unknown: make([]string, len(p.Rules)), Approximate: make([]string, len(p.Rules)),
+		Source: source, All: map[string]int{},
+		ByRule: make([]map[string]int, len(p.Rules)), Unknown: make([]string, len(p.Rules)), Approximate: make([]string, len(p.Rules)),
 	}
 	for i := range c.ByRule {
-		c.ByRule[i] = map[string]Tally{}
+		c.ByRule[i] = map[string]int{}
 	}
 	return c
 }
 
-func (c *Counts) add(rule int, job string, t Tally) {
-	sum := c.ByRule[rule][job]
-	sum.add(t)
-	c.ByRule[rule][job] = sum
-}
-
-func (c *Counts) addAll(job string, t Tally) {
-	sum := c.All[job]
-	sum.add(t)
-	c.All[job] = sum
-}
-
 // Saving is what goes, or would have to be stored.
 type Saving struct {
-	Series int `json:"series"`
-	// HeadSeries counts churned series in memory too, if that is known.
-	HeadSeries       int     `json:"head_series,omitempty"`
+	Series           int     `json:"series"`
 	SamplesPerSecond float64 `json:"samples_per_second"`
 	// MemoryBytes is the memory of the series that are scraped now, less what is
 	// kept of them when they are dropped.
@@ -110,7 +78,7 @@ type Job struct {
 	Job             string  `json:"job"`
 	Series          int     `json:"series"`
 	Dropped         int     `json:"dropped"`
-	IntervalSeconds float64 `json:"interval_seconds,omitempty"`
+	IntervalSeconds float64 `json:"interval_seconds"`
 }
 
 // Estimate is what the rules of a profile save. Make it with New.
@@ -123,7 +91,9 @@ type Estimate struct {
 	Total Saving `json:"total"`
 	// Of is what there is at all, and AlreadyDropped how many series are scraped and
 	// dropped now, and not counted.
-	Of             Saving   `json:"of"`
+	Of Saving `json:"of"`
+	// HeadSeries counts all series in memory, 0 if that is not known.
+	HeadSeries     int      `json:"head_series,omitempty"`
 	AlreadyDropped int      `json:"already_dropped,omitempty"`
 	Jobs           []Job    `json:"jobs"`
 	Notes          []string `json:"notes,omitempty"`
@@ -131,30 +101,20 @@ type Estimate struct {
 
 // New makes an estimate of what was counted of the profile's rules.
 func New(p relabel.Profile, c Counts, in Intervals, sizes Sizes) *Estimate {
-	e := &Estimate{Profile: p.Name, Source: c.Source, Sizes: sizes, AlreadyDropped: c.AlreadyDropped, Notes: c.Notes, Rules: []Rule{}, Jobs: []Job{}}
+	e := &Estimate{Profile: p.Name, Source: c.Source, Sizes: sizes, HeadSeries: c.Head, AlreadyDropped: c.AlreadyDropped, Notes: c.Notes, Rules: []Rule{}, Jobs: []Job{}}
 	dropped := map[string]int{}
 	for i, r := range p.Rules {
 		s := sizes.saving(c.ByRule[i], in)
 		s.MemoryBytes -= sizes.DroppedBytesPerSeries * float64(s.Series)
-		rule := Rule{ID: r.ID, Class: r.Class, Saving: s, Jobs: map[string]int{}, Unknown: c.Unknown[i], Approximate: c.Approximate[i]}
-		for job, t := range c.ByRule[i] {
-			rule.Jobs[job] = t.Series
-			dropped[job] += t.Series
+		for job, n := range c.ByRule[i] {
+			dropped[job] += n
 		}
 		e.Total.add(s)
-		e.Rules = append(e.Rules, rule)
+		e.Rules = append(e.Rules, Rule{ID: r.ID, Class: r.Class, Saving: s, Jobs: c.ByRule[i], Unknown: c.Unknown[i], Approximate: c.Approximate[i]})
 	}
 	e.Of = sizes.saving(c.All, in)
-	if c.Head > 0 {
-		e.Of.HeadSeries = c.Head
-	}
 	for _, job := range slices.Sorted(maps.Keys(c.All)) {
-		t := c.All[job]
-		j := Job{Job: job, Series: t.Series, Dropped: dropped[job]}
-		if t.Unrated > 0 {
-			j.IntervalSeconds = in.of(job).Seconds()
-		}
-		e.Jobs = append(e.Jobs, j)
+		e.Jobs = append(e.Jobs, Job{Job: job, Series: c.All[job], Dropped: dropped[job], IntervalSeconds: in.of(job).Seconds()})
 	}
 	slices.SortStableFunc(e.Rules, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(b.SamplesPerSecond, a.SamplesPerSecond), cmp.Compare(b.Series, a.Series),
@@ -165,7 +125,6 @@ func New(p relabel.Profile, c Counts, in Intervals, sizes Sizes) *Estimate {
 
 func (s *Saving) add(o Saving) {
 	s.Series += o.Series
-	s.HeadSeries += o.HeadSeries
 	s.SamplesPerSecond += o.SamplesPerSecond
 	s.MemoryBytes += o.MemoryBytes
 	s.WALBytesPerDay += o.WALBytesPerDay

@@ -99,8 +99,7 @@ func (l *live) askTotals(ctx context.Context) {
 		return
 	}
 	for _, r := range rows {
-		n := rounded(r.Value)
-		l.counts.addAll(r.Labels.Get(model.JobLabel), Tally{Series: n, Unrated: n})
+		l.counts.All[r.Labels.Get(model.JobLabel)] += rounded(r.Value)
 	}
 	rows, err = l.api.Query(ctx, "sum(scrape_samples_scraped - scrape_samples_post_metric_relabeling)")
 	if err == nil && len(rows) == 1 {
@@ -193,8 +192,7 @@ type dropped struct {
 
 func (l *live) add(found map[dropped]float64) {
 	for of, v := range found {
-		n := rounded(v)
-		l.counts.add(of.rule, of.job, Tally{Series: n, Unrated: n})
+		l.counts.ByRule[of.rule][of.job] += rounded(v)
 	}
 }
 
@@ -255,8 +253,9 @@ func grouping(names []string) string {
 // compactions, if the server scrapes itself.
 func LiveSizes(ctx context.Context, api *promapi.Client, otherwise Sizes) Sizes {
 	rows, err := api.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
-	if err != nil || len(rows) != 1 || math.IsNaN(rows[0].Value) || math.IsInf(rows[0].Value, 0) {
+	if err != nil || len(rows) != 1 || !(rows[0].Value > 0) || math.IsInf(rows[0].Value, 0) {
 		return otherwise
 	}
-	return otherwise.Measured(0, rows[0].Value)
+	otherwise.BlockBytesPerSample, otherwise.BlockSource = rows[0].Value, "measured here"
+	return otherwise
 }

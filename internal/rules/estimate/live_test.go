@@ -25,7 +25,6 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/evaluate"
-	"github.com/promguard/promguard/internal/rules/inventory"
 )
 
 const rules = `
@@ -78,8 +77,8 @@ func installation(targets int) []labels.Labels {
 	return out
 }
 
-func scrapes(series []labels.Labels) inventory.Scrapes {
-	var out inventory.Scrapes
+func scrapes(series []labels.Labels) []evaluate.Series {
+	var out []evaluate.Series
 	for _, s := range series {
 		out = append(out, evaluate.Series{Labels: s, Value: 1})
 	}
@@ -128,8 +127,8 @@ func small(series int) promapi.Budget {
 func seriesByRule(c Counts) []int {
 	out := make([]int, len(c.ByRule))
 	for i, byJob := range c.ByRule {
-		for _, t := range byJob {
-			out[i] += t.Series
+		for _, n := range byJob {
+			out[i] += n
 		}
 	}
 	return out
@@ -139,7 +138,7 @@ func seriesByRule(c Counts) []int {
 // rules drop of the same series.
 func TestLiveServerIsCountedLikeItsSeries(t *testing.T) {
 	p, series := profile(t, rules), installation(5)
-	want, err := Scan(context.Background(), p, "", scrapes(series))
+	want, err := Scan(p, "", scrapes(series))
 	require.NoError(t, err)
 	require.Equal(t, []int{20, 70, 45, 40, 40, 20, 0}, seriesByRule(want))
 	prom := promtest.New(t, 30*time.Second, series...)
@@ -149,8 +148,8 @@ func TestLiveServerIsCountedLikeItsSeries(t *testing.T) {
 		for i := range p.Rules {
 			require.Empty(t, got.Unknown[i], name)
 			require.Empty(t, got.Approximate[i], name)
-			for job, tally := range want.ByRule[i] {
-				require.Equal(t, tally.Series, got.ByRule[i][job].Series, "%s: rule %s, job %s", name, p.Rules[i].ID, job)
+			for job, n := range want.ByRule[i] {
+				require.Equal(t, n, got.ByRule[i][job], "%s: rule %s, job %s", name, p.Rules[i].ID, job)
 			}
 		}
 		require.Equal(t, seriesByRule(want), seriesByRule(got), name)
@@ -178,7 +177,7 @@ func TestQueryReadsNoMoreThanItMay(t *testing.T) {
 	s := within(t, prom.URL, small(300))
 	got, err := Live(context.Background(), p, s)
 	require.NoError(t, err)
-	want, err := Scan(context.Background(), p, "", scrapes(series))
+	want, err := Scan(p, "", scrapes(series))
 	require.NoError(t, err)
 	// Every target has as many, so that a sample is exact.
 	require.Equal(t, seriesByRule(want), seriesByRule(got))
@@ -378,7 +377,7 @@ func TestLiveCountsAreThoseOfTheRulesOnRandomSeries(t *testing.T) {
 				i, label, regexes[rnd.IntN(len(regexes))], values[rnd.IntN(len(values))])
 		}
 		p := profile(t, b.String())
-		want, err := Scan(context.Background(), p, "", scrapes(series))
+		want, err := Scan(p, "", scrapes(series))
 		require.NoError(t, err)
 		got, err := Live(context.Background(), p, server(t, prom.URL))
 		require.NoError(t, err)

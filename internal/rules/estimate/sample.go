@@ -25,7 +25,7 @@ func (l *live) countLarge(ctx context.Context, b batch) {
 	known, ok := l.head.ByName[name]
 	if rule := b.rules[0]; ok && l.scopes[rule].wholeNames {
 		// Later rules meet none of its series.
-		l.counts.add(rule, "", Tally{Series: known, Unrated: known})
+		l.counts.ByRule[rule][""] += known
 		l.approximate(rule, fmt.Sprintf("of %s all series in memory count, churned ones included", name))
 		return
 	}

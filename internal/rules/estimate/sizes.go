@@ -22,7 +22,6 @@ type Sizes struct {
 	// WALBytesPerSample and BlockBytesPerSample are what is written.
 	WALBytesPerSample   float64 `json:"wal_bytes_per_sample"`
 	BlockBytesPerSample float64 `json:"block_bytes_per_sample"`
-	WALSource           string  `json:"wal_source"`
 	BlockSource         string  `json:"block_source"`
 }
 
@@ -34,45 +33,28 @@ const (
 	modelDroppedBytesPerSeries     = 290
 	modelWALBytesPerSample         = 7.3
 	modelBlockBytesPerSample       = 2
-	modelSource                    = "a modelled cluster"
 )
 
 // ModelSizes are those of a modelled Kubernetes cluster.
 func ModelSizes() Sizes {
 	return Sizes{
 		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
-		WALBytesPerSample: modelWALBytesPerSample, WALSource: modelSource,
-		BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: modelSource,
+		WALBytesPerSample: modelWALBytesPerSample, BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: "a modelled cluster",
 	}
 }
 
 const secondsPerDay = 24 * 60 * 60
 
 // saving derives what the series of the tallies cost while they are stored.
-func (s Sizes) saving(byJob map[string]Tally, in Intervals) Saving {
+func (s Sizes) saving(byJob map[string]int, in Intervals) Saving {
 	var out Saving
 	// In one order, so that the sum is the same every time.
 	for _, job := range slices.Sorted(maps.Keys(byJob)) {
-		t := byJob[job]
-		out.Series += t.Series
-		out.HeadSeries += t.Head
-		out.SamplesPerSecond += t.Rate + float64(t.Unrated)/in.of(job).Seconds()
+		out.Series += byJob[job]
+		out.SamplesPerSecond += float64(byJob[job]) / in.of(job).Seconds()
 	}
 	out.MemoryBytes = (s.HeadBytesPerSeries + s.ScrapeCacheBytesPerSeries) * float64(out.Series)
 	out.WALBytesPerDay = math.Round(s.WALBytesPerSample * out.SamplesPerSecond * secondsPerDay)
 	out.BlockBytesPerDay = math.Round(s.BlockBytesPerSample * out.SamplesPerSecond * secondsPerDay)
 	return out
-}
-
-// Measured returns sizes with what was measured in the installation itself, 0 for
-// what was not.
-func (s Sizes) Measured(walBytesPerSample, blockBytesPerSample float64) Sizes {
-	const source = "measured here"
-	if walBytesPerSample > 0 {
-		s.WALBytesPerSample, s.WALSource = walBytesPerSample, source
-	}
-	if blockBytesPerSample > 0 {
-		s.BlockBytesPerSample, s.BlockSource = blockBytesPerSample, source
-	}
-	return s
 }

@@ -4,7 +4,6 @@
 package estimate
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,11 +16,10 @@ import (
 const (
 	FormatText = "text"
 	FormatJSON = "json"
-	FormatCSV  = "csv"
 )
 
 // Formats returns the names of the formats.
-func Formats() []string { return []string{FormatText, FormatJSON, FormatCSV} }
+func Formats() []string { return []string{FormatText, FormatJSON} }
 
 // Write writes the estimate in one of the formats.
 func (e *Estimate) Write(w io.Writer, format string) error {
@@ -31,27 +29,10 @@ func (e *Estimate) Write(w io.Writer, format string) error {
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(e)
-	case FormatCSV:
-		return e.writeCSV(w)
 	case FormatText:
 		return e.writeText(w)
 	}
 	return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(Formats(), ", "))
-}
-
-func (e *Estimate) writeCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	rows := [][]string{{
-		"rule", "class", "series", "samples_per_second", "memory_bytes", "wal_bytes_per_day", "block_bytes_per_day", "unknown", "approximate",
-	}}
-	for _, r := range e.Rules {
-		rows = append(rows, []string{
-			r.ID, string(r.Class), strconv.Itoa(r.Series), number(r.SamplesPerSecond), number(r.MemoryBytes), number(r.WALBytesPerDay),
-			number(r.BlockBytesPerDay), r.Unknown, r.Approximate,
-		})
-	}
-	return out.WriteAll(rows)
 }
 
 func (e *Estimate) writeText(w io.Writer) error {
@@ -110,12 +91,12 @@ func (e *Estimate) writeNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "%.1f %% of the series and %.1f %% of the samples go.\n",
 			share(float64(e.Total.Series), float64(e.Of.Series)), share(e.Total.SamplesPerSecond, e.Of.SamplesPerSecond))
 	}
-	if churned := e.Of.HeadSeries - e.Of.Series; churned > 0 && e.Of.Series > 0 {
+	if churned := e.HeadSeries - e.Of.Series; churned > 0 && e.Of.Series > 0 {
 		fmt.Fprintf(b, "Series and memory are those scraped now. In memory there are %d series, %.1f times as many: the others have ended, or are recorded, and are counted nowhere here.\n",
-			e.Of.HeadSeries, float64(e.Of.HeadSeries)/float64(e.Of.Series))
+			e.HeadSeries, float64(e.HeadSeries)/float64(e.Of.Series))
 	}
-	fmt.Fprintf(b, "Memory: per series %.0f bytes of heap in use in a head two hours old and %.0f in the scrape cache, of which %.0f stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (%s). Blocks: %.1f bytes per sample (%s).\n",
-		e.Sizes.HeadBytesPerSeries, e.Sizes.ScrapeCacheBytesPerSeries, e.Sizes.DroppedBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.WALSource, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
+	fmt.Fprintf(b, "Memory: per series %.0f bytes of heap in use in a head two hours old and %.0f in the scrape cache, of which %.0f stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (a modelled cluster). Blocks: %.1f bytes per sample (%s).\n",
+		e.Sizes.HeadBytesPerSeries, e.Sizes.ScrapeCacheBytesPerSeries, e.Sizes.DroppedBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
 	for _, n := range e.Notes {
 		fmt.Fprintln(b, n)
 	}

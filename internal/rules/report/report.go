@@ -1,8 +1,8 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report says what a check of drop rules found: as text and HTML for
-// people, as JSON for programs.
+// Package report says what a check of drop rules found: as text for people, as
+// JSON for programs.
 package report
 
 import (
@@ -21,11 +21,10 @@ import (
 const (
 	FormatText = "text"
 	FormatJSON = "json"
-	FormatHTML = "html"
 )
 
 // Formats returns the names of the formats.
-func Formats() []string { return []string{FormatText, FormatJSON, FormatHTML} }
+func Formats() []string { return []string{FormatText, FormatJSON} }
 
 // Report is what was found. Make it with New.
 type Report struct {
@@ -264,8 +263,6 @@ func (r *Report) Write(w io.Writer, format string) error {
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
-	case FormatHTML:
-		return page.Execute(w, r)
 	}
 	return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(Formats(), ", "))
 }

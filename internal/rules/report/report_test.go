@@ -57,11 +57,10 @@ func TestExitCodeIsThatOfTheWorst(t *testing.T) {
 		r := New(in)
 		require.Equal(t, tc.want, r.ExitCode(), tc.verdict)
 		require.Contains(t, text(t, r, FormatText), tc.says)
-		require.Contains(t, text(t, r, FormatHTML), tc.says)
 	}
 }
 
-func TestAllFormatsTellTheSame(t *testing.T) {
+func TestBothFormatsTellTheSame(t *testing.T) {
 	in := input(check.Gone, check.Thinned, check.Invisible)
 	in.Notes = map[string]string{"one": "it is odd"}
 	r := New(in)
@@ -71,18 +70,13 @@ func TestAllFormatsTellTheSame(t *testing.T) {
 	require.Less(t, strings.Index(plain, "THINNED"), strings.Index(plain, "GONE"))
 	require.NotContains(t, plain, "<invisible>")
 
-	page := text(t, r, FormatHTML)
-	require.Contains(t, page, "panel &lt;gone&gt;")
-	require.NotContains(t, page, "<gone>")
-	require.Contains(t, page, "it is odd")
-
 	var back Report
 	require.NoError(t, json.Unmarshal([]byte(text(t, r, FormatJSON)), &back))
 	require.Equal(t, *r, back)
 	require.Equal(t, Counts{Total: 3, Invisible: 1, Thinned: 1, Gone: 1}, back.Expressions)
 	require.Equal(t, 2, back.Rules[1].Affected)
 
-	require.ErrorContains(t, r.Write(&strings.Builder{}, "pdf"), "use one of text, json, html")
+	require.ErrorContains(t, r.Write(&strings.Builder{}, "pdf"), "use one of text, json")
 }
 
 func TestDataMakeAVerdictOnlyWorse(t *testing.T) {

@@ -10,32 +10,22 @@ import (
 
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 )
 
-// remaining are the series of a source that rules let through.
-type remaining struct {
-	inventory.Source
-
-	drop *relabel.Dropper
-}
-
-func stays(s inventory.Source, p relabel.Profile) (inventory.Source, error) {
+// stays returns the series that rules let through.
+func stays(series []evaluate.Series, p relabel.Profile) ([]evaluate.Series, error) {
 	if len(p.Rules) == 0 {
-		return s, nil
+		return series, nil
 	}
 	d, err := relabel.Compile(p)
-	return remaining{s, d}, err
-}
-
-// Each implements inventory.Source.
-func (r remaining) Each(ctx context.Context, visit func(inventory.Series) error) error {
-	return r.Source.Each(ctx, func(s inventory.Series) error {
-		if _, drop := r.drop.Drop(s.Labels); drop {
-			return nil
-		}
-		return visit(s)
-	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(series), func(s evaluate.Series) bool {
+		_, drop := d.Drop(s.Labels)
+		return drop
+	}), nil
 }
 
 // inForce is which drop rules a server runs.

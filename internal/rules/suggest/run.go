@@ -11,47 +11,27 @@ import (
 
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/inventory"
+	"github.com/promguard/promguard/internal/rules/evaluate"
 )
 
 // lookedInto is how many of the metrics that are read, those with most series,
 // are looked into for labels.
 const lookedInto = 40
 
-// Scan suggests at most top rules for a source that is read as a whole, beside
-// those of a built-in profile, which the file extends. What that drops is no part of
-// what is counted.
-func (f *Finder) Scan(ctx context.Context, name string, series inventory.Source, extends relabel.Profile, top int) (*Report, error) {
+// Scan suggests at most top rules for scrapes, beside those of a built-in profile,
+// which the file extends. What that drops is no part of what is counted.
+func (f *Finder) Scan(name string, series []evaluate.Series, extends relabel.Profile, top int) (*Report, error) {
 	f.base = extends
 	series, err := stays(series, extends)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := inventory.CountNames(ctx, series)
+	counts := countNames(series)
+	r, err := f.report(counts, countValues(series, f.Labels(counts, lookedInto)), top)
 	if err != nil {
 		return nil, err
 	}
-	values, err := inventory.Values(ctx, series, f.Labels(counts, lookedInto))
-	if err != nil {
-		return nil, err
-	}
-	merges, err := inventory.Merges(ctx, series, f.read(counts, lookedInto), f.Named)
-	if err != nil {
-		return nil, err
-	}
-	r, err := f.report(counts, values, top)
-	if err != nil {
-		return nil, err
-	}
-	r.Source = f.left(name)
-	for _, c := range counts {
-		r.Total += c.Series
-	}
-	for _, m := range merges {
-		if len(r.Merges) < maxListed && m.Without <= m.Series/2 {
-			r.Merges = append(r.Merges, m)
-		}
-	}
+	r.Source, r.Total = f.left(name), len(series)
 	return r, nil
 }
 
@@ -64,11 +44,11 @@ func (f *Finder) Live(ctx context.Context, api *promapi.Client, extends *relabel
 		extends = &force.builtin
 	}
 	f.base = *extends
-	counts, notes, err := inventory.LiveCounts(ctx, api, f.Unread)
+	counts, notes, err := liveCounts(ctx, api, f.Unread)
 	if err != nil {
 		return nil, err
 	}
-	values := inventory.LiveValues(ctx, api, counts, f.Labels(counts, lookedInto))
+	values := liveValues(ctx, api, counts, f.Labels(counts, lookedInto))
 	r, err := f.report(counts, values, top)
 	if err != nil {
 		return nil, err
@@ -96,7 +76,7 @@ func (f *Finder) left(source string) string {
 	return fmt.Sprintf("what the profile %s leaves of %s", f.base.Name, source)
 }
 
-func (f *Finder) report(counts map[string]inventory.Count, values map[string]map[string]map[string]int, top int) (*Report, error) {
+func (f *Finder) report(counts map[string]Count, values map[string]map[string]map[string]int, top int) (*Report, error) {
 	r := &Report{Evidence: f.evidence, base: f.base}
 	candidates := first(slices.Concat(f.Whole(counts, top), f.ByValue(values, top)), top)
 	p, err := f.prove(candidates, f.evidence.Reason())

@@ -27,7 +27,6 @@ import (
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
-	"github.com/promguard/promguard/internal/rules/inventory"
 	"github.com/promguard/promguard/internal/rules/source"
 )
 
@@ -44,12 +43,8 @@ type Finder struct {
 	base relabel.Profile
 }
 
-// reader is a selector of an expression, and the labels that the expression names
-// anywhere.
-type reader struct {
-	matchers []*labels.Matcher
-	named    map[string]bool
-}
+// reader is a selector of an expression.
+type reader []*labels.Matcher
 
 // New prepares a search.
 func New(e Evidence) (*Finder, error) {
@@ -63,46 +58,15 @@ func New(e Evidence) (*Finder, error) {
 			f.recorded[x.Record] = true
 		}
 		if x.Listing != nil {
-			f.readers = append(f.readers, reader{matchers: x.Listing.Matchers, named: map[string]bool{x.Listing.Label: true}})
+			f.readers = append(f.readers, x.Listing.Matchers)
 		}
 		for _, q := range x.Queries {
-			named := labelsOf(q)
 			for _, matchers := range parser.ExtractSelectors(q) {
-				f.readers = append(f.readers, reader{matchers: matchers, named: named})
+				f.readers = append(f.readers, matchers)
 			}
 		}
 	}
 	return f, nil
-}
-
-// labelsOf returns the labels that an expression names.
-func labelsOf(e parser.Expr) map[string]bool {
-	named := map[string]bool{}
-	add := func(names ...string) {
-		for _, n := range names {
-			named[n] = true
-		}
-	}
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.VectorSelector:
-			for _, m := range n.LabelMatchers {
-				add(m.Name)
-			}
-		case *parser.AggregateExpr:
-			add(n.Grouping...)
-		case *parser.BinaryExpr:
-			if n.VectorMatching != nil {
-				add(n.VectorMatching.MatchingLabels...)
-				add(n.VectorMatching.Include...)
-			}
-		case *parser.StringLiteral:
-			// Arguments of label_replace and its like.
-			add(n.Val)
-		}
-		return nil
-	})
-	return named
 }
 
 // Unread reports whether a name may be suggested: nothing was found that reads
@@ -154,7 +118,7 @@ type Suggestion struct {
 
 // Whole suggests rules for metrics that nothing reads, those with most series
 // first, at most top of them. The counts are by name.
-func (f *Finder) Whole(counts map[string]inventory.Count, top int) []Suggestion {
+func (f *Finder) Whole(counts map[string]Count, top int) []Suggestion {
 	var out []Suggestion
 	for _, family := range f.families(counts) {
 		s := Suggestion{Rule: relabel.Rule{
@@ -182,7 +146,7 @@ func (f *Finder) Whole(counts map[string]inventory.Count, top int) []Suggestion 
 }
 
 // stays reports whether there is such a metric, and it is not suggested.
-func (f *Finder) stays(counts map[string]inventory.Count, name string) bool {
+func (f *Finder) stays(counts map[string]Count, name string) bool {
 	_, ok := counts[name]
 	return ok && !f.Unread(name)
 }
@@ -196,7 +160,7 @@ func first(all []Suggestion, top int) []Suggestion {
 
 // families returns the unread names, those of a histogram or summary of which
 // nothing is read together.
-func (f *Finder) families(counts map[string]inventory.Count) [][]string {
+func (f *Finder) families(counts map[string]Count) [][]string {
 	done := map[string]bool{}
 	var out [][]string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -216,7 +180,7 @@ func (f *Finder) families(counts map[string]inventory.Count) [][]string {
 }
 
 // membersOf returns the names that belong to one histogram or summary.
-func membersOf(name string, counts map[string]inventory.Count) []string {
+func membersOf(name string, counts map[string]Count) []string {
 	base := name
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if b, ok := strings.CutSuffix(name, suffix); ok {
@@ -246,14 +210,14 @@ func identifier(name string) string {
 
 // Labels returns the labels by which every selector of a metric may exclude
 // series, for the metrics with most series that are read.
-func (f *Finder) Labels(counts map[string]inventory.Count, top int) map[string][]string {
+func (f *Finder) Labels(counts map[string]Count, top int) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range f.read(counts, top) {
 		seen := map[string]int{}
 		readers := f.readersOf(name)
 		for _, r := range readers {
 			of := map[string]bool{}
-			for _, m := range r.matchers {
+			for _, m := range r {
 				if decides(m) {
 					of[m.Name] = true
 				}
@@ -284,7 +248,7 @@ func decides(m *labels.Matcher) bool {
 }
 
 // read returns the metrics with most series that something reads.
-func (f *Finder) read(counts map[string]inventory.Count, top int) []string {
+func (f *Finder) read(counts map[string]Count, top int) []string {
 	var names []string
 	for name := range counts {
 		if f.concerns(name) && !own(name) && !f.Recorded(name) && writable(name) {
@@ -301,7 +265,7 @@ func (f *Finder) read(counts map[string]inventory.Count, top int) []string {
 func (f *Finder) readersOf(name string) []reader {
 	var out []reader
 	for _, r := range f.readers {
-		if !slices.ContainsFunc(r.matchers, func(m *labels.Matcher) bool {
+		if !slices.ContainsFunc(r, func(m *labels.Matcher) bool {
 			return m.Name == model.MetricNameLabel && !source.HasMarker(m.Value) && !m.Matches(name)
 		}) {
 			out = append(out, r)
@@ -364,15 +328,7 @@ func (f *Finder) byValue(name, label string, values map[string]int) (Suggestion,
 // excludes reports whether the selector reads no series with the value, whatever
 // other labels it has.
 func (r reader) excludes(label, value string) bool {
-	return slices.ContainsFunc(r.matchers, func(m *labels.Matcher) bool {
+	return slices.ContainsFunc(r, func(m *labels.Matcher) bool {
 		return m.Name == label && decides(m) && !m.Matches(value)
 	})
-}
-
-// Named reports whether an expression that may read the metric names the label.
-func (f *Finder) Named(name, label string) bool {
-	if label == model.MetricNameLabel || label == model.BucketLabel || label == model.JobLabel || label == model.InstanceLabel {
-		return true
-	}
-	return slices.ContainsFunc(f.readersOf(name), func(r reader) bool { return r.named[label] })
 }

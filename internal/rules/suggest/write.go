@@ -16,7 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/promguard/promguard/internal/relabel"
-	"github.com/promguard/promguard/internal/rules/inventory"
 	"github.com/promguard/promguard/internal/rules/source"
 )
 
@@ -32,10 +31,8 @@ type Report struct {
 	// that may read any metric.
 	Refused  int
 	Blockers []source.Expression
-	// Recorded are unread results of recording rules, and Merges what labels cost
-	// that nothing names: information without a rule.
+	// Recorded are unread results of recording rules: information without a rule.
 	Recorded []Suggestion
-	Merges   []inventory.Merge
 	Notes    []string
 	// InForce warns that the file brings back what the server keeps out now. Seen
 	// are what the rules of the profile that it extends do to expressions.
@@ -139,9 +136,6 @@ func (r *Report) comment(b *bytes.Buffer) {
 	}
 	for _, s := range r.Recorded {
 		say("Recorded and not read here; remote write or federation may: %s, %s.", s.Rule.Regex, s.Rule.Saving)
-	}
-	for _, m := range r.Merges {
-		say("A cost without a rule: nothing names the label %s of %s, which has %d values; without it %d series would be %d.", m.Label, m.Name, m.Values, m.Series, m.Without)
 	}
 	for _, n := range r.Notes {
 		say("%s", n)

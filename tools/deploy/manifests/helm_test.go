@@ -81,7 +81,7 @@ func TestAWebConfigIsMountedAndItsPathGiven(t *testing.T) {
 }
 
 func TestTheChartAndTheKustomizationRunTheSamePromguard(t *testing.T) {
-	chart, base := decode(t, mustTemplate(t, "promguard", "{}")), decode(t, build(t, kubernetes+"guard"))
+	chart, base := decode(t, mustTemplate(t, "promguard", "{}")), decode(t, build(t, kubernetes+"promguard"))
 
 	got, want := find[*appsv1.Deployment](t, chart).Spec.Template.Spec, find[*appsv1.Deployment](t, base).Spec.Template.Spec
 	require.Len(t, got.Containers, 1)
@@ -95,7 +95,7 @@ func TestTheChartAndTheKustomizationRunTheSamePromguard(t *testing.T) {
 	require.Equal(t, find[*policyv1.PodDisruptionBudget](t, base).Spec.MaxUnavailable, find[*policyv1.PodDisruptionBudget](t, chart).Spec.MaxUnavailable)
 
 	var policies []any
-	for _, objects := range [][]byte{mustTemplate(t, "promguard", "{}"), build(t, kubernetes+"guard")} {
+	for _, objects := range [][]byte{mustTemplate(t, "promguard", "{}"), build(t, kubernetes+"promguard")} {
 		var policy any
 		require.NoError(t, yaml.Unmarshal([]byte(find[*corev1.ConfigMap](t, decode(t, objects)).Data["promguard.yml"]), &policy))
 		policies = append(policies, policy)

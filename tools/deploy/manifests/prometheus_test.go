@@ -104,7 +104,7 @@ func TestTheProbeByProgressAsksTheSidecar(t *testing.T) {
 	sidecar := p.Spec.InitContainers[0]
 	require.Equal(t, corev1.ContainerRestartPolicyAlways, *sidecar.RestartPolicy)
 	requireContainerPort(t, sidecar, probe.HTTPGet.Port, "startup probe")
-	require.Equal(t, proxyContainer(t, build(t, kubernetes+"guard")).Image, sidecar.Image)
+	require.Equal(t, proxyContainer(t, build(t, kubernetes+"promguard")).Image, sidecar.Image)
 }
 
 func TestComponentsKeepWhatTheListsOfAPrometheusHold(t *testing.T) {
@@ -152,7 +152,7 @@ func TestVersionsAreThoseOfTheRelease(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(tag, "v"), p.Spec.Version)
 	require.Empty(t, validation.IsValidLabelValue(p.Spec.Version), "the operator makes a label of it")
 	require.Equal(t, "ghcr.io/promguard/prometheus:"+tag+"-"+release, *p.Spec.Image)
-	require.Equal(t, "ghcr.io/promguard/promguard:"+tag+"-"+release, proxyContainer(t, build(t, kubernetes+"guard")).Image)
+	require.Equal(t, "ghcr.io/promguard/promguard:"+tag+"-"+release, proxyContainer(t, build(t, kubernetes+"promguard")).Image)
 }
 
 // upstream returns a field of prometheus-patches/UPSTREAM.

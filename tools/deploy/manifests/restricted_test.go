@@ -26,8 +26,8 @@ func requireRestricted(t *testing.T, pod corev1.PodSpec) {
 }
 
 func TestEveryPodPassesTheRestrictedPodSecurityStandard(t *testing.T) {
-	guard := decode(t, build(t, kubernetes+"guard"))
-	requireRestricted(t, find[*appsv1.Deployment](t, guard).Spec.Template.Spec)
+	proxy := decode(t, build(t, kubernetes+"promguard"))
+	requireRestricted(t, find[*appsv1.Deployment](t, proxy).Spec.Template.Spec)
 
 	chart := decode(t, mustTemplate(t, "promguard", "{}"))
 	requireRestricted(t, find[*appsv1.Deployment](t, chart).Spec.Template.Spec)

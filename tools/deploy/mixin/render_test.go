@@ -39,11 +39,11 @@ func TestWithoutPromguardNothingAsksForOne(t *testing.T) {
 	vm := jsonnet.MakeVM()
 	vm.Importer(&jsonnet.FileImporter{JPaths: []string{root}})
 	text, err := vm.EvaluateAnonymousSnippet("without.jsonnet", `
-		local mixin = (import 'deploy/mixin/mixin.libsonnet') + { _config+:: { withGuard: false } };
+		local mixin = (import 'deploy/mixin/mixin.libsonnet') + { _config+:: { withPromguard: false } };
 		{ dashboards: std.objectFields(mixin.grafanaDashboards), groups: [g.name for g in mixin.prometheusAlerts.groups] }
 	`)
 	require.NoError(t, err)
-	require.NotContains(t, text, "promguard-guard")
+	require.NotContains(t, text, "promguard-proxy")
 	require.Contains(t, text, "promguard-server")
 }
 

@@ -1,21 +1,22 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bucket keeps recorded write-ahead logs and reports in object storage.
+// Package bucket keeps recorded write-ahead logs in object storage.
 //
 // A recording NAME is the objects NAME/wal/00000000 and so on, as in a data
 // directory, and its manifest NAME/walreplay.json, which is written last: a
-// recording without one is not there. A report is one object.
+// recording without one is not there.
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
+	"path"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-kit/log"
@@ -25,6 +26,7 @@ import (
 	"github.com/thanos-io/objstore/providers/s3"
 	"go.yaml.in/yaml/v2"
 
+	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/internal/didyoumean"
 )
 
@@ -41,23 +43,16 @@ type config struct {
 	Prefix string        `yaml:"prefix"`
 }
 
-// roundTripper wraps what a provider sends its requests with.
-type roundTripper = func(http.RoundTripper) http.RoundTripper
-
-// provider makes a bucket of the YAML below config. objstore has a factory of
-// all its providers; it is not used, because it brings the SDKs of ten clouds.
-type provider func(yaml []byte, wrap roundTripper) (objstore.Bucket, error)
-
-const component = "walreplay"
-
-// providers by the type in the configuration; gcs.go adds one if it is built in.
-var providers = map[string]provider{
-	"FILESYSTEM": func(c []byte, _ roundTripper) (objstore.Bucket, error) { return filesystem.NewBucketFromConfig(c) },
-	"S3": func(c []byte, wrap roundTripper) (objstore.Bucket, error) {
-		return s3.NewBucket(log.NewNopLogger(), c, component, wrap)
+// providers by the type in the configuration. objstore has a factory of all; it is not used, because it brings the SDKs of ten
+// clouds.
+var providers = map[string]func(yaml []byte) (objstore.Bucket, error){
+	"GCS":        openGCS,
+	"FILESYSTEM": func(c []byte) (objstore.Bucket, error) { return filesystem.NewBucketFromConfig(c) },
+	"S3": func(c []byte) (objstore.Bucket, error) {
+		return s3.NewBucket(log.NewNopLogger(), c, "walreplay", nil)
 	},
-	"AZURE": func(c []byte, wrap roundTripper) (objstore.Bucket, error) {
-		return azure.NewBucket(log.NewNopLogger(), c, component, wrap)
+	"AZURE": func(c []byte) (objstore.Bucket, error) {
+		return azure.NewBucket(log.NewNopLogger(), c, "walreplay", nil)
 	},
 }
 
@@ -72,93 +67,36 @@ func Open(ctx context.Context, text []byte, timeout time.Duration) (*Bucket, err
 	if err != nil {
 		return nil, err
 	}
-	kind := strings.ToUpper(c.Type)
-	open, ok := providers[kind]
-	switch {
-	case !ok && kind == "GCS":
-		return nil, errors.New("the configuration of the bucket: this walreplay was built without GCS; build it with: go build -tags gcs ./bench/walreplay, or use the type S3 with the endpoint storage.googleapis.com and an HMAC key")
-	case !ok:
+	open, ok := providers[strings.ToUpper(c.Type)]
+	if !ok {
 		return nil, fmt.Errorf("the configuration of the bucket: type must be FILESYSTEM, S3, GCS or AZURE, got %q", c.Type)
 	}
+	b, err := open(inner)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration of the bucket: %s", oneLine(err))
+	}
+	b = objstore.NewPrefixedBucket(b, c.Prefix)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answers := &lastAnswer{}
-	b, err := answered(ctx, func() (objstore.Bucket, error) {
-		b, err := open(inner, answers.wrap)
-		if err != nil {
-			return nil, fmt.Errorf("the configuration of the bucket: %s", oneLine(err))
-		}
-		b = objstore.NewPrefixedBucket(b, c.Prefix)
-		if _, err := b.Exists(ctx, "walreplay-asks-whether-you-are-there"); err != nil {
-			return nil, fmt.Errorf("the bucket %s does not answer: %s", b.Name(), oneLine(errors.Join(err, answers.error())))
-		}
-		return b, nil
-	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("the bucket does not answer within %s: %s", timeout, oneLine(errors.Join(answers.error(), err)))
-	}
-	if err != nil {
-		return nil, err
+	if _, err := b.Exists(ctx, "walreplay-asks-whether-you-are-there"); err != nil {
+		return nil, told(b, "a first request", err)
 	}
 	return &Bucket{b}, nil
 }
 
-// answered waits for fn, but not for longer than ctx: not all providers listen
-// to one when they are made.
-func answered(ctx context.Context, fn func() (objstore.Bucket, error)) (objstore.Bucket, error) {
-	type result struct {
-		b   objstore.Bucket
-		err error
+// told says in one line what went wrong with a bucket. The end of a context
+// stays what it is.
+func told(b objstore.Bucket, what string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
 	}
-	done := make(chan result, 1)
-	go func() {
-		b, err := fn()
-		done <- result{b, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return r.b, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return fmt.Errorf("%s: the bucket %s: %s", what, b.Name(), oneLine(err))
 }
-
-// lastAnswer remembers why the last request failed: a client that tries again
-// and again until its deadline tells of nothing but the deadline.
-type lastAnswer struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (l *lastAnswer) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(r *http.Request) (*http.Response, error) {
-		res, err := next.RoundTrip(r)
-		if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			l.mu.Lock()
-			l.err = err
-			l.mu.Unlock()
-		}
-		return res, err
-	})
-}
-
-func (l *lastAnswer) error() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // oneLine is an error's text in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// The objects of a recording or report lie below or at its name.
+// The objects of a recording lie below its name.
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 
 // CheckName returns an error if a name cannot be used.
@@ -167,4 +105,90 @@ func CheckName(name string) error {
 		return fmt.Errorf("%q is not a name for an object in a bucket: use letters, digits, '.', '_' and '-', and '/' between such", name)
 	}
 	return nil
+}
+
+// Push uploads a data directory, and its manifest last, without which it is no
+// recording. The name must be new. What an error or the end of ctx left behind is
+// deleted as far as the bucket answers.
+func (b *Bucket) Push(ctx context.Context, d *datadir.Dir, name string) (m *datadir.Manifest, err error) {
+	manifest := path.Join(name, datadir.ManifestName)
+	switch found, err := b.Exists(ctx, manifest); {
+	case err != nil:
+		return nil, told(b, "asking for "+name, err)
+	case found:
+		return nil, fmt.Errorf("the bucket %s holds %s already; choose another name", b.Name(), name)
+	}
+	if m, err = d.Manifest(ctx); err != nil {
+		return nil, err
+	}
+	text, err := m.Text()
+	if err != nil {
+		return nil, err
+	}
+	var uploaded []string
+	defer func() {
+		if err != nil {
+			b.forget(ctx, uploaded)
+		}
+	}()
+	for _, f := range m.Files {
+		object := path.Join(name, f.Path)
+		uploaded = append(uploaded, object)
+		if err := objstore.UploadFile(ctx, log.NewNopLogger(), b, d.Local(f), object); err != nil {
+			return nil, told(b, "uploading "+object, err)
+		}
+	}
+	uploaded = append(uploaded, manifest)
+	if err := b.Upload(ctx, manifest, bytes.NewReader(text)); err != nil {
+		return nil, told(b, "uploading "+manifest, err)
+	}
+	return m, nil
+}
+
+// forget deletes objects although ctx may have ended.
+func (b *Bucket) forget(ctx context.Context, objects []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, object := range objects {
+		_ = b.Delete(ctx, object) // Without its manifest it is no recording anyway.
+	}
+}
+
+const maxManifest = 64 << 20
+
+// Manifest reads the manifest of a recording.
+func (b *Bucket) Manifest(ctx context.Context, name string) (*datadir.Manifest, error) {
+	object := path.Join(name, datadir.ManifestName)
+	r, err := b.Get(ctx, object)
+	var text []byte
+	if err == nil { // S3's client asks only when it is read from.
+		defer r.Close()
+		text, err = io.ReadAll(io.LimitReader(r, maxManifest+1))
+	}
+	switch {
+	case b.IsObjNotFoundErr(err):
+		return nil, fmt.Errorf("the bucket %s holds no recording named %s", b.Name(), name)
+	case err != nil:
+		return nil, told(b, "fetching "+object, err)
+	case len(text) > maxManifest:
+		return nil, fmt.Errorf("%s in the bucket %s is larger than %d MiB", object, b.Name(), maxManifest>>20)
+	}
+	m, err := datadir.ParseManifest(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s in the bucket %s: %w", name, b.Name(), err)
+	}
+	return m, nil
+}
+
+// Fetch downloads a recording into a directory that must be new, and checks its
+// sums. If it returns an error there is nothing there.
+func (b *Bucket) Fetch(ctx context.Context, name string, m *datadir.Manifest, to string) error {
+	return datadir.Write(ctx, to, m, func(f datadir.File) (io.ReadCloser, error) {
+		object := path.Join(name, f.Path)
+		r, err := b.Get(ctx, object)
+		if err != nil {
+			return nil, told(b, "fetching "+object, err)
+		}
+		return r, nil
+	})
 }

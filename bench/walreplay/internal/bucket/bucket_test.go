@@ -48,45 +48,29 @@ func wal(t *testing.T) *datadir.Dir {
 
 func TestRecordingsComeBackAsTheyWent(t *testing.T) {
 	b, d := inDirectory(t, t.TempDir()), wal(t)
-	pushed, err := b.Push(t.Context(), d, "fleet/a", nil)
+	pushed, err := b.Push(t.Context(), d, "fleet/a")
 	require.NoError(t, err)
 	m, err := b.Manifest(t.Context(), "fleet/a")
 	require.NoError(t, err)
 	require.Equal(t, pushed, m)
 	to := filepath.Join(t.TempDir(), "back")
-	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to, nil))
+	require.NoError(t, b.Fetch(t.Context(), "fleet/a", m, to))
 	back, err := datadir.Open(to)
 	require.NoError(t, err)
-	again, err := back.Manifest(t.Context(), nil)
+	again, err := back.Manifest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
-	_, err = b.Push(t.Context(), d, "fleet/a", nil)
+	_, err = b.Push(t.Context(), d, "fleet/a")
 	require.ErrorContains(t, err, "holds fleet/a already; choose another name")
 	_, err = b.Manifest(t.Context(), "fleet")
 	require.ErrorContains(t, err, "holds no recording named fleet")
 }
 
-func TestReportsAreListedBesideRecordings(t *testing.T) {
-	dir := t.TempDir()
-	b := inDirectory(t, dir)
-	_, err := b.Push(t.Context(), wal(t), "fleet/a", nil)
-	require.NoError(t, err)
-	require.NoError(t, b.CheckNew(t.Context(), "reports/x.json"))
-	require.NoError(t, b.PutReport(t.Context(), "reports/x.json", []byte("{}")))
-	require.ErrorContains(t, b.PutReport(t.Context(), "reports/x.json", []byte("{}")), "holds reports/x.json already")
-	text, err := os.ReadFile(filepath.Join(dir, "some/where/reports/x.json"))
-	require.NoError(t, err)
-	require.Equal(t, "{}", string(text))
-	var names []string
-	require.NoError(t, b.List(t.Context(), func(e Entry) { names = append(names, fmt.Sprint(e.Name, e.Manifest != nil)) }))
-	require.Equal(t, []string{"fleet/atrue", "reports/x.jsonfalse"}, names)
-}
-
 func TestWhatChangedInTheBucketIsNotTaken(t *testing.T) {
 	dir := t.TempDir()
 	b := inDirectory(t, dir)
-	m, err := b.Push(t.Context(), wal(t), "a", nil)
+	m, err := b.Push(t.Context(), wal(t), "a")
 	require.NoError(t, err)
 	object := filepath.Join(dir, "some/where/a/chunks_head/000001")
 	content, err := os.ReadFile(object)
@@ -99,7 +83,7 @@ func TestWhatChangedInTheBucketIsNotTaken(t *testing.T) {
 		func() error { return os.Remove(object) },
 	} {
 		require.NoError(t, change())
-		require.Error(t, b.Fetch(t.Context(), "a", m, filepath.Join(out, "a"), nil))
+		require.Error(t, b.Fetch(t.Context(), "a", m, filepath.Join(out, "a")))
 		entries, err := os.ReadDir(out)
 		require.NoError(t, err)
 		require.Empty(t, entries)
@@ -128,7 +112,7 @@ func TestUploadThatFailsLeavesNothingBehind(t *testing.T) {
 	for left := range 3 {
 		in := objstore.NewInMemBucket()
 		b := &Bucket{&failing{in, left}}
-		_, err := b.Push(t.Context(), d, "a", nil)
+		_, err := b.Push(t.Context(), d, "a")
 		require.ErrorContains(t, err, "the quota is spent")
 		require.Empty(t, in.Objects())
 	}
@@ -149,10 +133,8 @@ func TestConfigurationsThatAreWrongAreRefusedInOneLine(t *testing.T) {
 		require.ErrorContains(t, err, tc.want, tc.text)
 		require.NotContains(t, err.Error(), "\n")
 	}
-	if _, ok := providers["GCS"]; !ok {
-		_, err := Open(t.Context(), []byte("type: GCS\n"), time.Minute)
-		require.ErrorContains(t, err, "built without GCS")
-	}
+	_, err := Open(t.Context(), []byte("type: GCS\n"), time.Minute)
+	require.ErrorContains(t, err, "built without GCS")
 }
 
 func s3At(address string) []byte {
@@ -160,24 +142,17 @@ func s3At(address string) []byte {
 }
 
 func TestBucketThatDoesNotAnswerIsToldInOneLine(t *testing.T) {
-	refusing := httptest.NewServer(http.NotFoundHandler())
-	refusing.Close()
-	_, err := Open(t.Context(), s3At(strings.TrimPrefix(refusing.URL, "http://")), time.Second)
-	require.ErrorContains(t, err, "the bucket does not answer within 1s: ")
-	require.ErrorContains(t, err, "connection refused")
-	require.NotContains(t, err.Error(), "\n")
-
 	release := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer silent.Close()
 	defer close(release)
-	_, err = Open(t.Context(), s3At(strings.TrimPrefix(silent.URL, "http://")), 300*time.Millisecond)
-	require.ErrorContains(t, err, "the bucket does not answer within 300ms")
+	_, err := Open(t.Context(), s3At(strings.TrimPrefix(silent.URL, "http://")), 300*time.Millisecond)
+	require.ErrorContains(t, err, "a first request: the bucket logs: ")
 
 	forbidding := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer forbidding.Close()
 	_, err = Open(t.Context(), s3At(strings.TrimPrefix(forbidding.URL, "http://")), 5*time.Second)
-	require.ErrorContains(t, err, "the bucket logs does not answer: ")
+	require.ErrorContains(t, err, "a first request: the bucket logs: ")
 	require.NotContains(t, err.Error(), "\n")
 }
 

@@ -17,14 +17,11 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // Dir is a data directory, or a directory that is itself a write-ahead log.
 type Dir struct {
-	// Path is the directory, Name what to call it: the path, unless changed.
-	Path, Name string
+	Path string
 	// Blocks is how many blocks the directory has. They are not copied.
 	Blocks int
 	// Bytes is the size of what a copy holds, WALBytes that of the segments and
@@ -48,7 +45,7 @@ func Open(path string) (*Dir, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file; name a Prometheus data directory, or the wal directory in one", path)
 	}
-	d := &Dir{Path: path, Name: path}
+	d := &Dir{Path: path}
 	if err := d.list(); err != nil {
 		return nil, err
 	}
@@ -145,24 +142,24 @@ func (d *Dir) CheckSpace(dir string, copies int) error {
 		return err
 	}
 	if uint64(d.Bytes)*uint64(copies) > free {
-		return fmt.Errorf("%d copies of %s take %d MiB and %s has %d MiB free; name another place with --tmp-dir", copies, d.Name, d.Bytes*int64(copies)>>20, dir, free>>20)
+		return fmt.Errorf("%d copies of %s take %d MiB and %s has %d MiB free; name another place with --tmp-dir", copies, d.Path, d.Bytes*int64(copies)>>20, dir, free>>20)
 	}
 	return nil
 }
 
 // Copy copies what is replayed into a new data directory and syncs it, so that
 // writing it back to disk does not fall into what is measured afterwards.
-func (d *Dir) Copy(ctx context.Context, to string, p *progress.Line) error {
+func (d *Dir) Copy(ctx context.Context, to string) error {
 	return d.walk(func(from, rel string, _ fs.FileInfo) error {
 		target := filepath.Join(to, rel)
 		if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
 			return err
 		}
-		return copyFile(ctx, from, target, p)
+		return copyFile(ctx, from, target)
 	})
 }
 
-func copyFile(ctx context.Context, from, to string, p *progress.Line) (err error) {
+func copyFile(ctx context.Context, from, to string) (err error) {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -177,8 +174,7 @@ func copyFile(ctx context.Context, from, to string, p *progress.Line) (err error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.CopyN(dst, src, 16<<20)
-		p.Add(float64(n))
+		_, err := io.CopyN(dst, src, 16<<20)
 		if errors.Is(err, io.EOF) {
 			return dst.Sync()
 		}

@@ -22,8 +22,6 @@ import (
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // ManifestName is the name of the manifest in a recording.
@@ -113,8 +111,8 @@ func (d *Dir) Local(f File) string {
 	return filepath.Join(d.Path, filepath.FromSlash(f.Path))
 }
 
-// Manifest reads and sums all files that are replayed. p gets the bytes.
-func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error) {
+// Manifest reads and sums all files that are replayed.
+func (d *Dir) Manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{Format: 1, Created: time.Now().UTC().Truncate(time.Second)}
 	err := d.walk(func(from, to string, info fs.FileInfo) error {
 		f, err := os.Open(from)
@@ -123,7 +121,7 @@ func (d *Dir) Manifest(ctx context.Context, p *progress.Line) (*Manifest, error)
 		}
 		defer f.Close()
 		sum := sha256.New()
-		n, err := io.Copy(&untilDone{ctx, &counting{sum, p}}, f)
+		n, err := io.Copy(&cancellable{ctx, sum}, f)
 		if err != nil {
 			return err
 		}
@@ -140,55 +138,36 @@ func changed(path string) error {
 	return fmt.Errorf("%s changed while it was read: something still writes there; stop it, or take a snapshot of the file system and record that", path)
 }
 
-// untilDone writes until a context ends.
-type untilDone struct {
+// cancellable ends with its context.
+type cancellable struct {
 	ctx context.Context
 	w   io.Writer
 }
 
-func (u *untilDone) Write(b []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
+func (w *cancellable) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.w.Write(b)
+	return w.w.Write(b)
 }
 
 // Record copies what is replayed, and a manifest, to a directory that must be
 // new. Files that change meanwhile are an error. If it returns an error there is
-// nothing there. p gets the bytes twice: files are read to sum them, and to be
-// copied.
-func (d *Dir) Record(ctx context.Context, to string, p *progress.Line) (*Manifest, error) {
+// nothing there.
+func (d *Dir) Record(ctx context.Context, to string) (*Manifest, error) {
 	before, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Manifest(ctx, p)
+	m, err := d.Manifest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = Write(to, m, func(f File, w io.Writer) error {
-		src, err := os.Open(d.Local(f))
-		if err != nil {
-			return err
-		}
-		defer src.Close()
-		_, err = io.Copy(&untilDone{ctx, &counting{w, p}}, src)
-		return err
-	}, func() error { return d.unchanged(before) })
-	if err != nil {
+	local := func(f File) (io.ReadCloser, error) { return os.Open(d.Local(f)) }
+	if err := Write(ctx, to, m, local, func() error { return d.unchanged(before) }); err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-type counting struct {
-	w        io.Writer
-	progress *progress.Line
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	c.progress.Add(float64(len(b)))
-	return c.w.Write(b)
 }
 
 type stamp struct {
@@ -224,9 +203,10 @@ func (d *Dir) unchanged(before map[string]stamp) error {
 
 // Write writes a recording to a directory that must be new: beside it at first,
 // synced to disk, and renamed when all is there and each file has the size and
-// sum that the manifest says. write gives a file's content, of which no more is
-// written than the manifest says; checks are asked before the renaming. If Write returns an error there is nothing there.
-func Write(to string, m *Manifest, write func(File, io.Writer) error, checks ...func() error) (err error) {
+// sum that the manifest says. open gives a file's content, of which no more is
+// written than the manifest says; checks are asked before the renaming. If Write
+// returns an error there is nothing there.
+func Write(ctx context.Context, to string, m *Manifest, open func(File) (io.ReadCloser, error), checks ...func() error) (err error) {
 	switch _, err := os.Lstat(to); {
 	case err == nil:
 		return fmt.Errorf("%s exists; name a new directory, or remove it first", to)
@@ -253,7 +233,15 @@ func Write(to string, m *Manifest, write func(File, io.Writer) error, checks ...
 	}
 	w := recorder{dir: tmp, made: map[string]bool{tmp: true}}
 	for _, f := range m.Files {
-		if err := w.file(f, write); err != nil {
+		if err := w.file(f, func(out io.Writer) error {
+			in, err := open(f)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			_, err = io.Copy(&cancellable{ctx, out}, in)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
@@ -279,11 +267,11 @@ type recorder struct {
 }
 
 // file writes a file and compares it with what the manifest says.
-func (w *recorder) file(f File, write func(File, io.Writer) error) error {
+func (w *recorder) file(f File, write func(io.Writer) error) error {
 	sum := &summing{file: f, hash: sha256.New()}
 	err := w.put(filepath.FromSlash(f.Path), func(out io.Writer) error {
 		sum.w = out
-		return write(f, sum)
+		return write(sum)
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -39,7 +40,7 @@ func open(t *testing.T, path string) *Dir {
 func TestRecordingHoldsWhatIsReplayedAndItsManifest(t *testing.T) {
 	path := withAll(t)
 	to := filepath.Join(t.TempDir(), "rec")
-	m, err := open(t, path).Record(t.Context(), to, nil)
+	m, err := open(t, path).Record(t.Context(), to)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(to, ManifestName))
 	require.NoError(t, err)
@@ -60,18 +61,18 @@ func TestRecordingHoldsWhatIsReplayedAndItsManifest(t *testing.T) {
 	}
 	require.NoFileExists(t, filepath.Join(to, "lock"))
 	// A recording is a data directory, and can be recorded again.
-	again, err := open(t, to).Manifest(t.Context(), nil)
+	again, err := open(t, to).Manifest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, m.Files, again.Files)
 
-	_, err = open(t, path).Record(t.Context(), to, nil)
+	_, err = open(t, path).Record(t.Context(), to)
 	require.ErrorContains(t, err, to+" exists; name a new directory")
 }
 
 func TestRecordingOfAWalDirectoryHasNoMore(t *testing.T) {
 	path := withAll(t)
 	to := filepath.Join(t.TempDir(), "rec")
-	m, err := open(t, filepath.Join(path, "wal")).Record(t.Context(), to, nil)
+	m, err := open(t, filepath.Join(path, "wal")).Record(t.Context(), to)
 	require.NoError(t, err)
 	for _, f := range m.Files {
 		require.True(t, strings.HasPrefix(f.Path, "wal/"), f.Path)
@@ -93,46 +94,45 @@ func TestFailedRecordingLeavesNothing(t *testing.T) {
 	to := filepath.Join(out, "rec")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := open(t, path).Record(ctx, to, nil)
+	_, err := open(t, path).Record(ctx, to)
 	require.ErrorIs(t, err, context.Canceled)
 	requireEmpty(t, out)
 
-	m, err := open(t, path).Manifest(t.Context(), nil)
+	m, err := open(t, path).Manifest(t.Context())
 	require.NoError(t, err)
 	full := errors.New("no space left on device")
-	err = Write(to, m, func(_ File, w io.Writer) error {
-		_, _ = io.WriteString(w, "part")
-		return full
-	})
+	write := func(in io.Reader) error {
+		return Write(t.Context(), to, m, func(File) (io.ReadCloser, error) { return io.NopCloser(in), nil }, nil)
+	}
+	err = write(io.MultiReader(strings.NewReader("part"), iotest.ErrReader(full)))
 	require.ErrorIs(t, err, full)
 	requireEmpty(t, out)
 
-	err = Write(to, m, func(_ File, w io.Writer) error { _, err := io.WriteString(w, "something else"); return err })
+	err = write(strings.NewReader("something else"))
 	require.ErrorContains(t, err, "of its manifest")
 	requireEmpty(t, out)
 
-	var taken int
-	err = Write(to, m, func(_ File, w io.Writer) error {
-		for taken = 0; ; taken++ {
-			if _, err := w.Write([]byte{0}); err != nil {
-				return err
-			}
-		}
-	})
+	taken := int64(0)
+	err = write(iotest.OneByteReader(readerFunc(func(b []byte) (int, error) { taken += int64(len(b)); return len(b), nil })))
 	require.EqualError(t, err, fmt.Sprintf("%s has more than the %d bytes of its manifest", m.Files[0].Path, m.Files[0].Size))
-	require.EqualValues(t, m.Files[0].Size, taken, "no more than there is room for")
+	require.Equal(t, m.Files[0].Size+1, taken, "no more than there is room for")
 	requireEmpty(t, out)
 
-	_, err = open(t, path).Record(t.Context(), filepath.Join(out, "missing", "rec"), nil)
+	_, err = open(t, path).Record(t.Context(), filepath.Join(out, "missing", "rec"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	requireEmpty(t, out)
 }
+
+// readerFunc is an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestSizesThatNoNumberHoldsAreMoreThanIsFree(t *testing.T) {
 	m := &Manifest{Files: []File{{Size: math.MaxInt64}, {Size: math.MaxInt64}, {Size: 2}}}
 	require.EqualValues(t, math.MaxInt64, m.Bytes())
 	out := t.TempDir()
-	err := Write(filepath.Join(out, "rec"), m, func(File, io.Writer) error { return nil })
+	err := Write(t.Context(), filepath.Join(out, "rec"), m, nil, nil)
 	require.ErrorContains(t, err, "MiB free")
 	requireEmpty(t, out)
 }

@@ -37,7 +37,6 @@ type comparison struct {
 
 	series, floats, histograms int
 	fingerprint                *fingerprint
-	onSeries                   func()
 }
 
 // streams compares all series of two sources.
@@ -61,7 +60,6 @@ func (c *comparison) streams(a, b source) error {
 			return err
 		}
 		c.series++
-		c.onSeries()
 	}
 }
 

@@ -48,10 +48,10 @@ type Summary struct {
 }
 
 // Compare returns a *Difference if the heads are not the same, and another error
-// if they cannot be compared. onSeries is called for every series.
-func Compare(ctx context.Context, a, b Head, onSeries func()) (Summary, error) {
+// if they cannot be compared.
+func Compare(ctx context.Context, a, b Head) (Summary, error) {
 	defer client.CloseIdleConnections()
-	c := &comparison{names: [2]string{a.Name, b.Name}, ctx: ctx, fingerprint: newFingerprint(), onSeries: onSeries}
+	c := &comparison{names: [2]string{a.Name, b.Name}, ctx: ctx, fingerprint: newFingerprint()}
 	if err := compareStreams(ctx, c, a, b); err != nil {
 		return Summary{}, err
 	}

@@ -72,7 +72,7 @@ func one(name string, chunks ...prompb.Chunk) *series {
 
 func compare(t *testing.T, a, b []*series) (*comparison, error) {
 	t.Helper()
-	c := &comparison{names: [2]string{"left", "right"}, ctx: t.Context(), fingerprint: newFingerprint(), onSeries: func() {}}
+	c := &comparison{names: [2]string{"left", "right"}, ctx: t.Context(), fingerprint: newFingerprint()}
 	x, y := list(a), list(b)
 	return c, c.streams(&x, &y)
 }
@@ -154,7 +154,7 @@ func TestChunkThatCannotBeReadIsNoDifferenceButAnError(t *testing.T) {
 func TestInterruptEndsTheComparison(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := &comparison{ctx: ctx, fingerprint: newFingerprint(), onSeries: func() {}}
+	c := &comparison{ctx: ctx, fingerprint: newFingerprint()}
 	require.ErrorIs(t, c.streams(&list{}, &list{}), context.Canceled)
 }
 
@@ -182,7 +182,7 @@ func streamOf(b []byte) *stream {
 
 func TestSeriesInSeveralFramesIsOne(t *testing.T) {
 	s := streamOf(framesOf(t, one("a", floats(t, 1, 2)), one("a", floats(t, 3)), one("b", floats(t, 1))))
-	c := &comparison{ctx: t.Context(), fingerprint: newFingerprint(), onSeries: func() {}}
+	c := &comparison{ctx: t.Context(), fingerprint: newFingerprint()}
 	require.NoError(t, c.streams(s, &list{one("a", floats(t, 1, 2, 3)), one("b", floats(t, 1))}))
 	require.Equal(t, 2, c.series)
 }

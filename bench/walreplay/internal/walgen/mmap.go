@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
@@ -22,18 +20,15 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/tsdb/wlog"
-
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // mmapChunks fills chunks_head, by having upstream's head replay the logs: it
 // m-maps every chunk as the next one of its series begins, as it had done when
 // the samples came. One worker replays, so that the same logs give the same
 // chunks in the same order. Then the log of out-of-order samples gets the
-// markers of the chunks that hold some. It returns the number of chunks. p gets
-// the segments replayed; firsts are what the head calls series of other references.
-func mmapChunks(ctx context.Context, o Options, firsts map[chunks.HeadSeriesRef]chunks.HeadSeriesRef, p *progress.Line) (n int, err error) {
-	if err := replayInto(ctx, o, p); err != nil {
+// markers of the chunks that hold some. It returns the number of chunks; firsts are what the head calls series of other references.
+func mmapChunks(ctx context.Context, o Options, firsts map[chunks.HeadSeriesRef]chunks.HeadSeriesRef) (n int, err error) {
+	if err := replayInto(ctx, o); err != nil {
 		return 0, fmt.Errorf("making the m-mapped chunks: %w", err)
 	}
 	late, n, err := listChunks(filepath.Join(o.Dir, "chunks_head"))
@@ -50,7 +45,7 @@ func (i interruptible) PreCreation(labels.Labels) error                   { retu
 func (interruptible) PostCreation(labels.Labels)                          {}
 func (interruptible) PostDeletion(map[chunks.HeadSeriesRef]labels.Labels) {}
 
-func replayInto(ctx context.Context, o Options, p *progress.Line) (err error) {
+func replayInto(ctx context.Context, o Options) (err error) {
 	log := promslog.NewNopLogger()
 	opts := tsdb.DefaultHeadOptions()
 	opts.ChunkDirRoot = o.Dir
@@ -68,44 +63,15 @@ func replayInto(ctx context.Context, o Options, p *progress.Line) (err error) {
 			return err
 		}
 	}
-	stats := tsdb.NewHeadStats()
-	head, err := tsdb.NewHead(nil, log, wal, wbl, opts, stats)
+	head, err := tsdb.NewHead(nil, log, wal, wbl, opts, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, head.Close()) }()
-	stop := follow(stats, p)
-	err = head.Init(math.MinInt64)
-	stop()
-	if err != nil {
+	if err := head.Init(math.MinInt64); err != nil {
 		return err
 	}
 	return ctx.Err()
-}
-
-// follow looks at how far a replay is until the function that it returns is
-// called.
-func follow(stats *tsdb.HeadStats, p *progress.Line) (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for seen := 0; ; {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			status := stats.WALReplayStatus.GetWALReplayStatus()
-			// The log of out-of-order samples counts from its own beginning.
-			if read := status.Current - status.Min; read > seen {
-				p.Add(float64(read - seen))
-				seen = read
-			}
-		}
-	})
-	return func() { close(done); wg.Wait() }
 }
 
 // lateChunks are a series' m-mapped chunks of out-of-order samples, oldest first.

@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/prometheus/util/compression"
 
 	"github.com/promguard/promguard/bench/kubelike"
-	"github.com/promguard/promguard/bench/walreplay/internal/progress"
 )
 
 // Options say what to write.
@@ -81,11 +80,6 @@ type Options struct {
 	// StartTimes writes records with the start times of the samples, as Prometheus
 	// does with the feature st-storage.
 	StartTimes bool
-	// Progress gets the number of samples as they are written. May be nil.
-	Progress *progress.Line
-	// ChunksProgress begins the progress of MmappedChunks, in segments. May be
-	// nil.
-	ChunksProgress func(segments int) *progress.Line
 }
 
 // lateScrapes is by how many scrapes a sample that is out of order is late.
@@ -177,11 +171,7 @@ func Generate(ctx context.Context, o Options) (stats Stats, err error) {
 	if err := g.leaveAsKilled(); err != nil || !o.MmappedChunks {
 		return g.stats, err
 	}
-	var p *progress.Line
-	if o.ChunksProgress != nil {
-		p = o.ChunksProgress(g.stats.Segments)
-	}
-	g.stats.MmappedChunks, err = mmapChunks(ctx, o, g.firsts, p)
+	g.stats.MmappedChunks, err = mmapChunks(ctx, o, g.firsts)
 	return g.stats, err
 }
 

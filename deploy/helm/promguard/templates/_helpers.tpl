@@ -9,7 +9,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "promguard.labels" -}}
 {{ include "promguard.selectorLabels" . }}
-app.kubernetes.io/component: read-guard
+app.kubernetes.io/component: proxy
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
