@@ -108,7 +108,7 @@ func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrap
 		err = cli.NewTail(err, string(text[max(0, len(text)-maxTail):]))
 	}
 	proc.KillGroup(cmd.Process.Pid)
-	_ = <-ended // It was killed, or heapAfter has told how it ended.
+	<-ended //nolint:errcheck // It was killed, or heapAfter has told how it ended.
 	return f, err
 }
 
