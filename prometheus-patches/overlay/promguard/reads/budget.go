@@ -205,6 +205,9 @@ func (b *Budget) begin(r *Read) error {
 	if bytes <= held {
 		return nil
 	}
+	if bytes > max(r.most, b.perRead()) {
+		return b.tooLarge(r) // It would wait for what nobody is given.
+	}
 	if begun := r.bytes.Load() > 0; begun || r.waited {
 		if b.mayGrow(r, bytes-held) { // It is a little more than the last time.
 			b.hold(r, bytes)

@@ -82,6 +82,16 @@ func TestReadThatNeedsMoreThanHalfOfTheBudgetIsTooLarge(t *testing.T) {
 	}
 }
 
+func TestReadThatMayNeverBeginIsTooLarge(t *testing.T) {
+	r, ctx, remove := add(t, fixed(100*mib), "/x")
+	defer remove()
+	require.NoError(t, r.Use(2*mib))
+	require.NoError(t, r.Expect(48*mib), "alone it is not too much")
+	require.ErrorContains(t, r.Begin(ctx), "half of --guard.read-memory-budget")
+	require.False(t, r.MustWait())
+	require.Equal(t, ReasonTooLarge, Stopped(ctx).Reason)
+}
+
 // again admits a read that must wait, as its handler's caller does.
 func again(ctx context.Context, table *Table, r *Read) <-chan error {
 	got := make(chan error, 1)
