@@ -201,8 +201,13 @@ var errMustWait = errors.New("there is no memory for this request yet")
 func (b *Budget) begin(r *Read) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	bytes, held := admitBytes+r.used.Load()+r.expected.Load(), r.held
+	held, expected, reserved := r.held, r.expected.Load(), r.reserved.Load()
+	bytes := held + expected - reserved
+	if reserved == 0 {
+		bytes = admitBytes + r.used.Load() + expected
+	}
 	if bytes <= held {
+		r.reserved.Store(expected)
 		return nil
 	}
 	if bytes > max(r.most, b.perRead()) {
@@ -211,6 +216,7 @@ func (b *Budget) begin(r *Read) error {
 	if begun := r.bytes.Load() > 0; begun || r.waited {
 		if b.mayGrow(r, bytes-held) { // It is a little more than the last time.
 			b.hold(r, bytes)
+			r.reserved.Store(expected)
 			return nil
 		}
 		if begun { // Its answer cannot begin again.
@@ -220,6 +226,7 @@ func (b *Budget) begin(r *Read) error {
 	b.hold(r, 0)
 	if len(*b.queue(bytes)) == 0 && b.mayBegin(bytes) {
 		b.hold(r, bytes)
+		r.reserved.Store(expected)
 		return nil
 	}
 	b.hold(r, held)
@@ -244,6 +251,7 @@ func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bo
 	w := &waiter{r, max(r.needs, admitBytes), make(chan struct{})}
 	r.needs = 0
 	r.expected.Store(0)
+	r.reserved.Store(w.bytes - admitBytes)
 	r.used.Store(0)
 	bytes := w.bytes
 	if queue := b.queue(bytes); len(*queue) < maxWaiting*maxWaiting {

@@ -127,6 +127,32 @@ func TestAReadWaitsHoldingNothing(t *testing.T) {
 	})
 }
 
+func TestWhatIsExpectedLaterIsReservedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(100 * mib)
+		other, otherCtx, removeOther := add(t, table, "/other")
+		require.NoError(t, other.Expect(30*mib))
+		require.NoError(t, other.Begin(otherCtx))
+		r, ctx, remove := add(t, table, "/x")
+		defer remove()
+		run := func() error { // It selects again when its first selection is read.
+			require.NoError(t, r.Expect(10*mib))
+			require.NoError(t, r.Begin(ctx))
+			require.NoError(t, r.Use(10*mib))
+			require.NoError(t, r.Expect(35*mib))
+			return r.Begin(ctx)
+		}
+		require.ErrorIs(t, run(), errMustWait)
+		got := again(ctx, table, r)
+		require.Empty(t, got)
+		removeOther()
+		require.NoError(t, <-got)
+		require.EqualValues(t, 46*mib, table.Budget.Held())
+		require.NoError(t, run())
+		require.EqualValues(t, 46*mib, table.Budget.Held())
+	})
+}
+
 func TestLargeReadsBeginInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := fixed(128 * mib)
