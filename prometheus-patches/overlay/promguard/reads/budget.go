@@ -76,6 +76,7 @@ func NewBudget(most int64, usage func() memory.Usage) *Budget {
 
 // Total returns the size of the budget in bytes, as of now.
 func (b *Budget) Total() int64 {
+	b.refresh()
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	return b.total
@@ -245,6 +246,7 @@ func (b *Budget) queue(bytes int64) *[]*waiter {
 // what it needs. It returns false when the context ends or the timer fires before there
 // is room, or if too many wait already.
 func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
+	b.refresh() // Nobody does while no read runs.
 	b.mtx.Lock()
 	b.hold(r, 0)
 	r.waited = r.needs > 0

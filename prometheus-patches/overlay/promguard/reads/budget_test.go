@@ -281,6 +281,17 @@ func TestTheBudgetIsWhatIsLeftOfTheLimit(t *testing.T) {
 	require.EqualValues(t, 100*mib, b.Total(), "an operator may allow less")
 }
 
+func TestTheFirstReadAfterAPauseHasTheBudgetOfNow(t *testing.T) {
+	u := memory.Usage{Limit: 1000 * mib, Live: 100 * mib, Cycle: 1}
+	b := NewBudget(0, func() memory.Usage { return u })
+	u.Live, u.Cycle = 700*mib, 2 // Nobody looks while no read runs.
+	r, _, remove := add(t, NewTable(b), "/x")
+	defer remove()
+	require.Error(t, r.Expect(200*mib))
+	u.Live, u.Cycle = 600*mib, 3
+	require.EqualValues(t, 200*mib, b.Total())
+}
+
 func TestAReadKeepsWhatItWasPromisedWhenTheBudgetShrinks(t *testing.T) {
 	u := memory.Usage{Limit: 1000 * mib, Live: 200 * mib, Cycle: 1}
 	b := NewBudget(0, func() memory.Usage { return u })
