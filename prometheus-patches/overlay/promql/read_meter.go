@@ -95,7 +95,7 @@ func (m *readMeter) tell(samples int) error {
 // account was told of: then it tells it, and panics only if they may not be.
 func (ev *evaluator) raise(err error) {
 	m := ev.readMeter
-	if _, tooMany := errors.AsType[ErrTooManySamples](err); !tooMany || m == nil || ev.maxSamples >= m.most {
+	if _, tooMany := errors.AsType[ErrTooManySamples](err); !tooMany || m == nil || ev.maxSamples >= m.most || ev.currentSamples > m.most {
 		panic(err)
 	}
 	if err := m.tell(ev.currentSamples); err != nil {

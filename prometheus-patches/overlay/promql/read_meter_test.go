@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,21 @@ func TestMeterChangesNeitherResultsNorTheLimitOfSamples(t *testing.T) {
 			require.Equal(t, want.String(), got.String(), "%s %d", expr, most)
 		}
 	}
+}
+
+func TestMeterKeepsTheLimitOfSamplesWhereManyAreAddedAtOnce(t *testing.T) {
+	const series = 20_000
+	s := teststorage.New(t)
+	app := s.Appender(t.Context())
+	for i := range series {
+		_, err := app.Append(0, labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), 0, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	tooFew := sort.Search(10*series, func(n int) bool { return meterQuery(t.Context(), t, s, n, `m + m`, time.Hour).Err == nil }) - 1
+	_, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+	require.ErrorAs(t, meterQuery(ctx, t, s, tooFew, `m + m`, time.Hour).Err, new(promql.ErrTooManySamples))
+	require.NoError(t, meterQuery(ctx, t, s, tooFew+1, `m + m`, time.Hour).Err)
 }
 
 func TestMeterTellsWhatStepInvariantCopiesTake(t *testing.T) {

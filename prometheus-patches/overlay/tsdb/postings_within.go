@@ -158,7 +158,11 @@ func (b *boundIndex) ShardedPostings(p index.Postings, shardIndex, shardCount ui
 // reordered returns the selected postings as the function returns them. The head
 // holds a pointer and a reference of each to do so, and blocks nothing.
 func (b *boundIndex) reordered(p index.Postings, f func(index.Postings) index.Postings) index.Postings {
-	drained := b.bind(p.(*boundPostings).Postings, 2*refBytes)
+	selected, ok := p.(*boundPostings)
+	if !ok {
+		return p // Why they could not be reordered before.
+	}
+	drained := b.bind(selected.Postings, 2*refBytes)
 	result := f(drained)
 	switch {
 	case result == index.Postings(drained):

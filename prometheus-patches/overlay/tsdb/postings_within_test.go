@@ -189,6 +189,14 @@ func TestSelectionThatTakesTooMuchIsStopped(t *testing.T) {
 	}
 }
 
+func TestSelectionOfAShardThatIsStoppedIsAnError(t *testing.T) {
+	db := manySeries(t, 2000)
+	account, ctx := counted(t, storage.ReadBounds{})
+	account.MaxUsed = 1000
+	_, err := selectAll(ctx, t, db, true, &storage.SelectHints{Start: 0, End: 2000, ShardCount: 2})
+	require.ErrorIs(t, err, accounttest.ErrRefused)
+}
+
 func TestListsOfSeriesAreNotCounted(t *testing.T) {
 	db := manySeries(t, 2000)
 	account, ctx := counted(t, storage.ReadBounds{SeriesBytes: 84})

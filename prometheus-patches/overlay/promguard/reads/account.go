@@ -23,14 +23,10 @@ func (r *Read) Expect(bytes int64) error {
 // the request with an error, so that it waits with nothing in its hands: no place, no
 // postings, nothing open in the database. Then the request begins again.
 func (r *Read) Begin(context.Context) error {
-	if r.budget == nil || r.begun.Load() {
+	if r.budget == nil || r.expected.Load() <= r.reserved.Load() {
 		return nil
 	}
-	if err := r.budget.begin(r); err != nil {
-		return err
-	}
-	r.begun.Store(true)
-	return nil
+	return r.budget.begin(r)
 }
 
 // Use implements storage.ReadAccount.

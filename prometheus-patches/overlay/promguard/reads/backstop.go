@@ -136,19 +136,16 @@ func (s *backstop) look(u memory.Usage, now time.Time) {
 	killed := u.Kill > 0 && max(coming, float64(u.Resident)) > killShare*float64(u.Kill)
 	switch {
 	case killed:
-		s.budget.stopSome(math.MaxInt, u)
-		s.budget.allow(0)
-		s.stopped(u)
+		s.stop(math.MaxInt, 0, u)
 	case u.Limit == 0 || s.expects(u, now) <= liveShare*limit:
 		if u.Cycle >= s.shows {
 			s.stops = 0
 			s.budget.allow(everyRead)
 		}
 	case u.Cycle >= s.shows || float64(u.Heap-s.heap) > growsOn*limit:
-		s.stops = max(1, 2*s.stops)
-		s.budget.stopSome(s.stops, u)
-		s.budget.allow(pressedReads)
-		s.stopped(u)
+		if n := max(1, 2*s.stops); s.stop(n, pressedReads, u) {
+			s.stops = n
+		}
 	}
 	garbage := !s.hasLimit && u.Limit > 0 && u.Heap-u.Live > u.Limit/16 && float64(u.Heap)+u.Growth*s.foresight() > collectShare*limit
 	if garbage || u.Cycle < s.shows {
@@ -156,9 +153,17 @@ func (s *backstop) look(u memory.Usage, now time.Time) {
 	}
 }
 
-// stopped notes that reads were stopped. The collection that comes next may have begun
-// before they ended.
-func (s *backstop) stopped(u memory.Usage) { s.heap, s.shows = u.Heap, u.Cycle+2 }
+// stop stops so many reads, and lets so many small ones run. The collection that comes
+// next may have begun before they ended. If no read runs and there is little garbage,
+// a collection shows nothing new: what lives is not the reads'.
+func (s *backstop) stop(n, allowed int, u memory.Usage) (matters bool) {
+	running := s.budget.stopSome(n, u)
+	s.budget.allow(allowed)
+	if matters = running || u.Heap-u.Live > max(u.Limit, u.Kill)/16; matters {
+		s.heap, s.shows = u.Heap, u.Cycle+2
+	}
+	return matters
+}
 
 // note takes down what the last collection has shown.
 func (s *backstop) note(u memory.Usage, now time.Time) {
@@ -184,8 +189,9 @@ func (s *backstop) expects(u memory.Usage, now time.Time) float64 {
 // foresight returns for how many seconds memory grows on until a stop has an effect.
 func (s *backstop) foresight() float64 { return max(foresight, s.takes()).Seconds() }
 
-// stopSome stops so many reads, those first that hold much, and then the youngest.
-func (b *Budget) stopSome(n int, u memory.Usage) {
+// stopSome stops so many reads, those first that hold much, and then the youngest. It
+// says whether any runs, stopped before or not.
+func (b *Budget) stopSome(n int, u memory.Usage) (running bool) {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	order := make([]*Read, 0, len(b.reads))
@@ -208,6 +214,7 @@ func (b *Budget) stopSome(n int, u memory.Usage) {
 		r.Stop(r.Refusal(ReasonMemory, tryLess, "was stopped because the server was about to run out of memory (%s of %s in use); it held about %s",
 			size(max(u.Live, u.Heap)), size(u.Limit), size(r.held)))
 	}
+	return len(b.reads) > 0
 }
 
 // allow lets so many small reads run at a time, or every read.

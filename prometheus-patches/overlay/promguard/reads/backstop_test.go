@@ -150,6 +150,26 @@ func TestFewSmallReadsBeginUntilMemoryFalls(t *testing.T) {
 	require.NoError(t, begins(t, table))
 }
 
+func TestNothingIsCollectedForReadsThatAreGone(t *testing.T) {
+	for name, u := range map[string]memory.Usage{
+		"live":   {Limit: 1000 * mib, Live: 900 * mib, Heap: 910 * mib},
+		"kernel": {Limit: 900 * mib, Kill: 1000 * mib, Live: 700 * mib, Heap: 710 * mib, Resident: 960 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := fixed(10 << 30)
+			_, _, remove := add(t, table, "/x")
+			s := &backstop{budget: table.Budget, collect: func(bool) { u.Cycle++ }, takes: quick, hasLimit: true}
+			s.look(u, time.Now())
+			require.Positive(t, u.Cycle)
+			remove()
+			for range 100 {
+				s.look(u, time.Now())
+			}
+			require.LessOrEqual(t, u.Cycle, uint64(3), "what is left is not of reads")
+		})
+	}
+}
+
 // begins says whether a read may begin, by the error why not.
 func begins(t *testing.T, table *Table) error {
 	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{})

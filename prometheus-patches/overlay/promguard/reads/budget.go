@@ -76,6 +76,7 @@ func NewBudget(most int64, usage func() memory.Usage) *Budget {
 
 // Total returns the size of the budget in bytes, as of now.
 func (b *Budget) Total() int64 {
+	b.refresh()
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	return b.total
@@ -201,13 +202,22 @@ var errMustWait = errors.New("there is no memory for this request yet")
 func (b *Budget) begin(r *Read) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	bytes, held := admitBytes+r.used.Load()+r.expected.Load(), r.held
+	held, expected, reserved := r.held, r.expected.Load(), r.reserved.Load()
+	bytes := held + expected - reserved
+	if reserved == 0 {
+		bytes = admitBytes + r.used.Load() + expected
+	}
 	if bytes <= held {
+		r.reserved.Store(expected)
 		return nil
+	}
+	if bytes > max(r.most, b.perRead()) {
+		return b.tooLarge(r) // It would wait for what nobody is given.
 	}
 	if begun := r.bytes.Load() > 0; begun || r.waited {
 		if b.mayGrow(r, bytes-held) { // It is a little more than the last time.
 			b.hold(r, bytes)
+			r.reserved.Store(expected)
 			return nil
 		}
 		if begun { // Its answer cannot begin again.
@@ -217,6 +227,7 @@ func (b *Budget) begin(r *Read) error {
 	b.hold(r, 0)
 	if len(*b.queue(bytes)) == 0 && b.mayBegin(bytes) {
 		b.hold(r, bytes)
+		r.reserved.Store(expected)
 		return nil
 	}
 	b.hold(r, held)
@@ -235,12 +246,14 @@ func (b *Budget) queue(bytes int64) *[]*waiter {
 // what it needs. It returns false when the context ends or the timer fires before there
 // is room, or if too many wait already.
 func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
+	b.refresh() // Nobody does while no read runs.
 	b.mtx.Lock()
 	b.hold(r, 0)
 	r.waited = r.needs > 0
 	w := &waiter{r, max(r.needs, admitBytes), make(chan struct{})}
 	r.needs = 0
 	r.expected.Store(0)
+	r.reserved.Store(w.bytes - admitBytes)
 	r.used.Store(0)
 	bytes := w.bytes
 	if queue := b.queue(bytes); len(*queue) < maxWaiting*maxWaiting {

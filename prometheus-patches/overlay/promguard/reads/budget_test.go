@@ -82,6 +82,16 @@ func TestReadThatNeedsMoreThanHalfOfTheBudgetIsTooLarge(t *testing.T) {
 	}
 }
 
+func TestReadThatMayNeverBeginIsTooLarge(t *testing.T) {
+	r, ctx, remove := add(t, fixed(100*mib), "/x")
+	defer remove()
+	require.NoError(t, r.Use(2*mib))
+	require.NoError(t, r.Expect(48*mib), "alone it is not too much")
+	require.ErrorContains(t, r.Begin(ctx), "half of --guard.read-memory-budget")
+	require.False(t, r.MustWait())
+	require.Equal(t, ReasonTooLarge, Stopped(ctx).Reason)
+}
+
 // again admits a read that must wait, as its handler's caller does.
 func again(ctx context.Context, table *Table, r *Read) <-chan error {
 	got := make(chan error, 1)
@@ -114,6 +124,32 @@ func TestAReadWaitsHoldingNothing(t *testing.T) {
 		require.NoError(t, <-got)
 		require.False(t, second.MustWait())
 		require.False(t, expects(t, second, 52*mib), "what was reserved, and a little that has come since")
+	})
+}
+
+func TestWhatIsExpectedLaterIsReservedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(100 * mib)
+		other, otherCtx, removeOther := add(t, table, "/other")
+		require.NoError(t, other.Expect(30*mib))
+		require.NoError(t, other.Begin(otherCtx))
+		r, ctx, remove := add(t, table, "/x")
+		defer remove()
+		run := func() error { // It selects again when its first selection is read.
+			require.NoError(t, r.Expect(10*mib))
+			require.NoError(t, r.Begin(ctx))
+			require.NoError(t, r.Use(10*mib))
+			require.NoError(t, r.Expect(35*mib))
+			return r.Begin(ctx)
+		}
+		require.ErrorIs(t, run(), errMustWait)
+		got := again(ctx, table, r)
+		require.Empty(t, got)
+		removeOther()
+		require.NoError(t, <-got)
+		require.EqualValues(t, 46*mib, table.Budget.Held())
+		require.NoError(t, run())
+		require.EqualValues(t, 46*mib, table.Budget.Held())
 	})
 }
 
@@ -243,6 +279,17 @@ func TestTheBudgetIsWhatIsLeftOfTheLimit(t *testing.T) {
 	u.Limit = 1000 * mib
 	b = NewBudget(100*mib, func() memory.Usage { return u })
 	require.EqualValues(t, 100*mib, b.Total(), "an operator may allow less")
+}
+
+func TestTheFirstReadAfterAPauseHasTheBudgetOfNow(t *testing.T) {
+	u := memory.Usage{Limit: 1000 * mib, Live: 100 * mib, Cycle: 1}
+	b := NewBudget(0, func() memory.Usage { return u })
+	u.Live, u.Cycle = 700*mib, 2 // Nobody looks while no read runs.
+	r, _, remove := add(t, NewTable(b), "/x")
+	defer remove()
+	require.Error(t, r.Expect(200*mib))
+	u.Live, u.Cycle = 600*mib, 3
+	require.EqualValues(t, 200*mib, b.Total())
 }
 
 func TestAReadKeepsWhatItWasPromisedWhenTheBudgetShrinks(t *testing.T) {

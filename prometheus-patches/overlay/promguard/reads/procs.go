@@ -12,9 +12,9 @@ import (
 const (
 	// slice is how long a read keeps its processor while others wait for one.
 	slice = time.Millisecond
-	// procPatience is how long a read waits for a processor before it goes on without:
-	// those that have one may have come to wait for something else, a remote storage
-	// or a lock.
+	// procPatience is how long a read waits for a processor before it goes on without,
+	// for as long: those that have one may have come to wait for something else, a
+	// remote storage or a lock.
 	procPatience = 100 * time.Millisecond
 )
 
@@ -39,6 +39,8 @@ func NewProcs(n int) *Procs {
 type proc struct {
 	held  atomic.Bool
 	since atomic.Int64 // Nanoseconds since 1970.
+	// without is until when the read goes on without.
+	without atomic.Int64
 }
 
 // take waits for a processor, or goes on with the one that the read has if its time
@@ -52,6 +54,8 @@ func (p *Procs) take(ctx context.Context, r *proc) {
 			return
 		}
 		p.leave(r)
+	} else if time.Now().UnixNano() < r.without.Load() {
+		return
 	}
 	select {
 	case p.slots <- struct{}{}:
@@ -63,6 +67,7 @@ func (p *Procs) take(ctx context.Context, r *proc) {
 		select {
 		case p.slots <- struct{}{}:
 		case <-timer.C:
+			r.without.Store(time.Now().Add(procPatience).UnixNano())
 			return
 		case <-ctx.Done():
 			return

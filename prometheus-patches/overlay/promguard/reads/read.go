@@ -66,7 +66,7 @@ type Read struct {
 
 	// What the read says of its memory, in bytes.
 	expected, used atomic.Int64
-	begun          atomic.Bool // What is expected is reserved.
+	reserved       atomic.Int64 // What of the expected is reserved.
 
 	budget *Budget
 	// granted is how much may be used before the budget is asked.

@@ -42,6 +42,8 @@ type Pool struct {
 
 	mtx  sync.Mutex
 	open int
+	// spares are how many of those on which requests run are spare.
+	spares int
 	// waiting are the connections on which no request runs, those first that have
 	// been so for longest.
 	waiting *list.List
@@ -119,6 +121,8 @@ type conn struct {
 	state  http.ConnState
 	// requests is how many handlers run.
 	requests int
+	// spare says that there was room on no other when a request began.
+	spare bool
 	// answered says that a handler has run since the connection was idle: what it
 	// wrote may not have been sent yet.
 	answered bool
@@ -155,6 +159,16 @@ func (c *conn) file() {
 	busy := c.requests > 0 || c.answered && c.state == http.StateActive
 	if c.place == nil && !busy && !c.closed {
 		c.place = c.pool.waiting.PushBack(c)
+		c.setSpare(false)
+	}
+}
+
+func (c *conn) setSpare(spare bool) {
+	if c.spare {
+		c.pool.spares--
+	}
+	if c.spare = spare; spare {
+		c.pool.spares++
 	}
 }
 
@@ -171,6 +185,7 @@ func (c *conn) Close() error {
 	if !c.closed {
 		c.closed = true
 		c.unfile()
+		c.setSpare(false)
 		c.pool.open--
 	}
 	c.pool.mtx.Unlock()
@@ -189,14 +204,17 @@ func (p *Pool) enter(c *conn, state http.ConnState) {
 }
 
 // begin notes that a request runs on the connection, and says whether requests
-// run on so many that it can only be served if it must never wait.
+// run on so many others that it can only be served if it must never wait.
 func (p *Pool) begin(c *conn) (spare bool) {
 	p.mtx.Lock()
 	defer p.mtx.Unlock()
 	c.requests++
 	c.answered = true
 	c.unfile()
-	return p.open-p.waiting.Len() > p.most
+	if !c.spare && !c.closed {
+		c.setSpare(p.open-p.waiting.Len()-p.spares > p.most)
+	}
+	return c.spare
 }
 
 func (p *Pool) end(c *conn) {

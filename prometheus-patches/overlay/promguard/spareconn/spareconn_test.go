@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func serve(t *testing.T, most, spare int, http2 bool) *server {
 	t.Helper()
 	s := &server{pool: NewPool(most, prometheus.NewRegistry()), gate: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/prefix/wait" {
+		if strings.HasSuffix(r.URL.Path, "/wait") {
 			select {
 			case <-s.gate:
 			case <-r.Context().Done():
@@ -197,6 +198,35 @@ func TestHealthChecksAreAnsweredWhenRequestsRunOnAllConnections(t *testing.T) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.False(t, resp.Close, "a connection that is free again serves everything")
 	})
+}
+
+func TestASpareConnectionTakesNoRequestFromTheOthers(t *testing.T) {
+	s := serve(t, 1, 1, true)
+	client := s.newClient()
+	defer client.CloseIdleConnections()
+	get := func(client *http.Client, path string) int {
+		resp, err := client.Get(s.URL + "/prefix" + path)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		_, _ = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	got := make(chan int)
+	go func() { got <- get(client, "/wait") }()
+	require.Eventually(t, func() bool { return s.busy() == 1 }, time.Minute, time.Millisecond)
+	go func() {
+		probe := s.newClient()
+		defer probe.CloseIdleConnections()
+		got <- get(probe, "/-/wait")
+	}()
+	require.Eventually(t, func() bool { return s.busy() == 2 }, time.Minute, time.Millisecond)
+	require.Equal(t, http.StatusOK, get(client, "/another"), "on the connection that was there before")
+	close(s.gate)
+	require.Equal(t, http.StatusOK, <-got)
+	require.Equal(t, http.StatusOK, <-got)
 }
 
 func TestAConnectionThatHasAnsweredWaitsAgain(t *testing.T) {
