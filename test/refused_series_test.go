@@ -82,7 +82,7 @@ scrape_configs:
 - {job_name: steady, metrics_path: /steady, static_configs: [{targets: [%[1]q]}]}
 - {job_name: exploding, scrape_interval: 3s, scrape_timeout: 3s, static_configs: [{targets: [%[1]q]}]}
 `, address)
-	s := prometheus(t, t.TempDir(), config, "--guard.memory-limit=128MB", "--guard.drop-rules=off", "--storage.tsdb.min-block-duration=20s", "--storage.tsdb.max-block-duration=20s", "--storage.tsdb.block-reload-interval=2s")
+	s := prometheus(t, t.TempDir(), config, "--guard.memory-limit=128MB", "--guard.drop-rules=off", "--storage.tsdb.min-block-duration=20s", "--storage.tsdb.max-block-duration=60s", "--storage.tsdb.block-reload-interval=2s")
 	eventually(t, "the steady series are there", func() bool { return scalarOf(t, s, `count(steady)`) == 40 })
 	require.Equal(t, "ok", memoryOf(t, s).State)
 	require.EqualValues(t, 128<<20, memoryOf(t, s).Limit)

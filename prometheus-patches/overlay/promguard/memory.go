@@ -147,7 +147,10 @@ func (f *Flags) WatchMemory(agent bool, logger *slog.Logger, reg prometheus.Regi
 		s.newSeries = newseries.New()
 		reg.MustRegister(s.newSeries)
 		s.gate.Observe(s.newSeries)
-		s.monitor.OnChange(s.nameCulprit(logger))
+		name := s.nameCulprit(logger)
+		s.monitor.OnChange(func(old, current memory.State, u memory.Usage) {
+			go name(old, current, u) // It waits for the postings; those who stop reads wait for the next look.
+		})
 	}
 }
 

@@ -205,7 +205,7 @@ func (t *lineTable) removeUnseen(iter uint64) {
 // forgetAdded removes all series but the first n. The others were added by a scrape that
 // was rolled back: they are in no storage, and must not be marked as stale there.
 func (t *lineTable) forgetAdded(n int) {
-	if n == t.kept.n {
+	if n >= t.kept.n { // A flush may have removed some.
 		return
 	}
 	t.kept.truncate(n)

@@ -58,7 +58,7 @@ func (db *DB) compactTight() {
 	}
 	defer db.reserveMemory()()
 	start := time.Now()
-	if stale := db.head.NumStaleSeries(); stale > 0 && stale >= db.head.NumSeries()/tightStaleShare {
+	if stale := db.head.NumStaleSeries(); !db.sendsBlocks() && stale > 0 && stale >= db.head.NumSeries()/tightStaleShare {
 		if err := db.CompactStaleHead(); err != nil {
 			db.logger.Error("compaction of stale series while memory is tight failed", "err", err)
 		}
@@ -68,6 +68,12 @@ func (db *DB) compactTight() {
 	}
 	db.nextTight = time.Now().Add(tightPause * time.Since(start))
 }
+
+// sendsBlocks reports whether blocks are sent elsewhere and compacted there, as with
+// Thanos's sidecar, by the sign that they are not made larger here. Blocks of stale series
+// overlap with others: those of one class are merged here all the same, after which a
+// sidecar leaves them out, and the other end may not want the rest.
+func (db *DB) sendsBlocks() bool { return db.opts.MinBlockDuration == db.opts.MaxBlockDuration }
 
 // compactOldHead writes the part of the head that no appender can add to any more, of
 // at most one block, if it is long enough.

@@ -75,13 +75,17 @@ func (e explosion) append(db *DB, scrape int) error {
 
 // open opens a database whose blocks have 40 scrapes, and which compacts early only
 // when it is told to.
-func (explosion) open(dir string, parallel bool) (*DB, error) {
+func (e explosion) open(dir string, parallel bool) (*DB, error) {
+	return Open(dir, promslog.NewNopLogger(), nil, e.options(parallel), nil)
+}
+
+func (explosion) options(parallel bool) *Options {
 	opts := DefaultOptions()
 	opts.MinBlockDuration, opts.MaxBlockDuration = 40*explosionInterval, 9*40*explosionInterval
 	opts.RetentionDuration, opts.ParallelWALReplay = 0, parallel
 	opts.WALSegmentSize = 64 << 10
 	opts.Memory = &scarce{tight: true}
-	return Open(dir, promslog.NewNopLogger(), nil, opts, nil)
+	return opts
 }
 
 // check compares all that can be queried with what was scraped. Nothing may lack of
@@ -249,6 +253,29 @@ func (e explosion) scrapeUntilKilled(t *testing.T, dir string) {
 		fmt.Println("scraped", scrape)
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// Whoever sends blocks elsewhere, as Thanos's sidecar does, has equal block durations. It
+// takes blocks that were not compacted, and the other end wants none that overlap.
+func TestBlocksThatAreSentElsewhereDoNotOverlapWhileMemoryIsTight(t *testing.T) {
+	e := explosion{lasting: 20, born: 5}
+	opts := e.options(true)
+	opts.MaxBlockDuration = opts.MinBlockDuration
+	db, err := Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	for scrape := range 70 {
+		require.NoError(t, e.append(db, scrape))
+		db.nextTight = time.Time{}
+		db.compactTight()
+		require.NoError(t, db.Compact(t.Context()))
+		for _, b := range db.BlockMetas() {
+			require.Equal(t, 1, b.Compaction.Level)
+		}
+		require.Empty(t, OverlappingBlocks(db.BlockMetas()))
+	}
+	require.NotEmpty(t, db.Blocks())
+	e.check(t, db, 70, func(int) bool { return true })
 }
 
 // Nothing happens where memory is not tight, compaction is off, or was a short while ago.

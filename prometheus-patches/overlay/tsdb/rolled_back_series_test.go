@@ -61,6 +61,43 @@ func TestASeriesThatIsRolledBackIsNoLongerInTheHeadNorInTheLog(t *testing.T) {
 	require.EqualValues(t, 2, h.NumSeries())
 }
 
+// TestFewSeriesThatAreRolledBackLeaveThePostingsTogether has scrapes that fail for one
+// series each. The postings are not looked through for each of them.
+func TestFewSeriesThatAreRolledBackLeaveThePostingsTogether(t *testing.T) {
+	h, _ := newTestHead(t, 1000, compression.None, false)
+	require.NoError(t, h.Init(0))
+	const kept = 4 * rolledBackShare
+	app := h.AppenderV2(t.Context())
+	for i := range kept {
+		appendOne(t, app, "kept"+strconv.Itoa(i), 100)
+	}
+	require.NoError(t, app.Commit())
+
+	rollBack := func() {
+		app := h.AppenderV2(t.Context())
+		appendOne(t, app, "new", 200)
+		require.NoError(t, app.Rollback())
+		require.EqualValues(t, kept, h.NumSeries())
+		require.Equal(t, kept, h.SeriesWith("job", "x"))
+		require.Zero(t, h.SeriesWith("__name__", "new"))
+		q, err := NewBlockQuerier(h, 0, 1000)
+		require.NoError(t, err)
+		defer q.Close()
+		require.Len(t, query(t, q, labels.MustNewMatcher(labels.MatchEqual, "job", "x")), kept)
+	}
+	for n := 1; n < kept/rolledBackShare; n++ {
+		rollBack()
+		require.Equal(t, kept+n, postingsOf(t, h, "job", "x"))
+	}
+	rollBack()
+	require.Equal(t, kept, postingsOf(t, h, "job", "x"))
+
+	rollBack()
+	require.Equal(t, kept+1, postingsOf(t, h, "job", "x"))
+	h.gc()
+	require.Equal(t, kept, postingsOf(t, h, "job", "x"), "and with each garbage collection")
+}
+
 func TestASeriesThatAnotherAppenderHasFoundSurvivesTheRollback(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("committed=%v", committed), func(t *testing.T) {
@@ -139,6 +176,7 @@ func TestNoSampleIsLostToTheRollbackOfAnother(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	gc.Wait()
+	h.gc()
 
 	q, err := NewBlockQuerier(h, 0, rounds)
 	require.NoError(t, err)

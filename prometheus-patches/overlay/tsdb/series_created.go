@@ -31,4 +31,7 @@ func (h *Head) HasSeries(ls labels.Labels) bool {
 }
 
 // SeriesWith returns how many series of the head have the label.
-func (h *Head) SeriesWith(name, value string) int { return h.postings.Count(name, value) }
+func (h *Head) SeriesWith(name, value string) int {
+	gone := h.rolledBack.count(labels.Label{Name: name, Value: value}) // Before they leave.
+	return max(0, h.postings.Count(name, value)-gone)
+}
