@@ -287,6 +287,39 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 	require.Zero(t, memory.reserved)
 }
 
+// The database looks at its blocks when their interval has passed, and before that when
+// an early compaction makes memory less tight.
+func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
+	e := explosion{lasting: 20, born: 5}
+	db, err := e.open(t.TempDir(), true)
+	require.NoError(t, err)
+	require.NoError(t, db.Close()) // So that nothing but the test looks.
+	memory := db.opts.Memory
+	db.nextLook = time.Time{}
+	require.Equal(t, tightLook, db.untilLook())
+	require.False(t, db.due(), "nothing has ended")
+
+	db, err = e.open(t.TempDir(), true)
+	require.NoError(t, err)
+	for scrape := range 10 {
+		require.NoError(t, e.append(db, scrape))
+	}
+	require.NoError(t, db.Close())
+	db.nextLook, db.opts.Memory = time.Now().Add(time.Hour), &scarce{}
+	require.False(t, db.due(), "memory is not tight")
+	db.opts.Memory = memory
+	db.nextTight = time.Now().Add(time.Hour)
+	require.False(t, db.due(), "the last compaction was a short while ago")
+	db.nextTight = time.Time{}
+	require.True(t, db.due())
+	db.nextTight, db.nextLook = time.Now().Add(time.Hour), time.Now()
+	require.True(t, db.due(), "the interval has passed")
+	require.True(t, db.nextLook.After(time.Now()))
+	db.opts.Memory = nil
+	require.Equal(t, db.opts.BlockReloadInterval, db.untilLook())
+	require.True(t, db.due())
+}
+
 // A compaction that comes in its time takes memory, too.
 func TestACompactionReservesMemory(t *testing.T) {
 	e := explosion{lasting: 20, born: 5}
