@@ -81,7 +81,19 @@ func (explosion) open(dir string, parallel bool) (*DB, error) {
 	opts.RetentionDuration, opts.ParallelWALReplay = 0, parallel
 	opts.WALSegmentSize = 64 << 10
 	opts.Memory = &scarce{tight: true}
-	return Open(dir, promslog.NewNopLogger(), nil, opts, nil)
+	db, err := Open(dir, promslog.NewNopLogger(), nil, opts, nil)
+	if err != nil {
+		return nil, err
+	}
+	// Nothing looks at it by itself.
+	close(db.stopc)
+	<-db.donec
+	db.stopc, db.donec = make(chan struct{}), make(chan struct{})
+	go func() {
+		<-db.stopc
+		close(db.donec)
+	}()
+	return db, nil
 }
 
 // check compares all that can be queried with what was scraped. Nothing may lack of
@@ -293,18 +305,15 @@ func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
 	e := explosion{lasting: 20, born: 5}
 	db, err := e.open(t.TempDir(), true)
 	require.NoError(t, err)
-	require.NoError(t, db.Close()) // So that nothing but the test looks.
+	defer func() { require.NoError(t, db.Close()) }()
 	memory := db.opts.Memory
 	db.nextLook = time.Time{}
 	require.Equal(t, tightLook, db.untilLook())
 	require.False(t, db.due(), "nothing has ended")
 
-	db, err = e.open(t.TempDir(), true)
-	require.NoError(t, err)
 	for scrape := range 10 {
 		require.NoError(t, e.append(db, scrape))
 	}
-	require.NoError(t, db.Close())
 	db.nextLook, db.opts.Memory = time.Now().Add(time.Hour), &scarce{}
 	require.False(t, db.due(), "memory is not tight")
 	db.opts.Memory = memory
