@@ -13,10 +13,18 @@ import (
 	"strings"
 )
 
-// onBuild is the patched build with every --guard.* flag at its default. The corpus is
-// below every limit, so that it must answer as stock does, but for the exceptions.
+// onBuild is the patched build with every --guard.* flag at its default, but for the
+// limit of memory: it adds scrape_series_refused to what is stored of each target, and
+// so to every list and count. The corpus is below every limit, so that it must answer as
+// stock does, but for the exceptions.
 func onBuild() build {
-	return build{name: "patched, --guard.* on", binary: "prometheus", exceptions: onExceptions, mayLog: map[string]bool{
+	flags := func(agent bool) []string {
+		if agent {
+			return nil
+		}
+		return []string{"--guard.memory-limit=off"}
+	}
+	return build{name: "patched, --guard.* on", binary: "prometheus", flags: flags, exceptions: onExceptions, mayLog: map[string]bool{
 		"INFO promguard": true,
 		`INFO "WAL checkpoint and segments loaded"`: true, // Where stock logs each.
 		`INFO "WAL segment loaded"`:                 true,
@@ -122,7 +130,7 @@ var uiPages = []string{
 var (
 	badTimeout       = regexp.MustCompile(`[?&]timeout=(x|nonsense|soon|0|-1|-1s|1e30)(&|$)`)
 	severalSelectors = regexp.MustCompile(`match(%5B%5D|\[\])=.*&match(%5B%5D|\[\])=`)
-	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(prometheus_guard_|.*handler="/api/v1/status/guard/).*(\n|$)`)
+	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(prometheus_guard_|.*handler="/api/v1/status/guard[/"]).*(\n|$)`)
 	requestsRefused  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="(400|500|503)",.*(\n|$)`)
 )
 

@@ -34,7 +34,7 @@ function(c) local s = c.prometheus, runbook(alert) = g.runbook(c, alert); g.dash
     g.row('New series', [
       g.timeseries('Short of memory', '1 while the memory of a server is tight, and reads get less, or critical, and new series are refused.', 'locale', [g.query('prometheus_guard_memory_state{%s, pod=~"$pod", state!="ok"}' % s, '{{pod}} {{state}}')], max=1) + runbook('PrometheusMemoryCritical'),
       g.timeseries('Refused', 'New series that were refused, by where they come from and why: docs/memory-contract.md.', 'cps', [g.query('sum by (source, reason) (rate(prometheus_guard_series_refused_total{%s, pod=~"$pod"}[$__rate_interval]))' % s, '{{source}}: {{reason}}')], stacked=true) + runbook('PrometheusSeriesRefused'),
-      g.timeseries('Who adds series', 'New series of the last minutes, created and refused, by those who add most. /api/v1/status/guard has the label that explodes, and the rule that drops it.', 'locale', [g.query('prometheus_guard_new_series{%s, pod=~"$pod"}' % s, '{{pod}}: {{culprit_job}} {{culprit_namespace}} {{culprit_metric}}')]),
+      g.timeseries('Who adds series', 'New series of the last minutes, created and refused, by those who add most. /api/v1/status/guard has the label that explodes, and the rule that drops it.', 'locale', [g.query('label_join(prometheus_guard_new_series{%s, pod=~"$pod"}, "culprit", " ", "culprit_job", "culprit_namespace", "culprit_metric")' % s, '{{pod}}: {{culprit}}')]),
     ]),
     g.row('Reads', [
       g.timeseries('In flight and waiting', 'Reads of each server that run or wait, and those of them that wait for their turn, by pool.', 'locale', [

@@ -104,8 +104,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 	opts.Budget = f.budget(o.Context, logger)
 	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	if spare := int(f.reads.spare.or(0)); spare > 0 {
-		o.Connections = spareconn.NewPool(o.MaxConnections, reg)
-		o.MaxConnections += spare
+		o.Connections = spareconn.NewPool(o.MaxConnections, spare, reg)
 	}
 	o.Reads, err = readapi.New(opts, reg)
 	return err

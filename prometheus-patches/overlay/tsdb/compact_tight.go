@@ -4,7 +4,7 @@
 package tsdb
 
 import (
-	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -37,9 +37,41 @@ const (
 	// tightChunkRanges is the time, in parts of a chunk range, that can be written.
 	tightChunkRanges = 4
 	// tightPause is the pause after a compaction, in times of how long it took: of the
-	// time, no more than an eleventh is spent.
-	tightPause = 10
+	// time, no more than an eleventh is spent. Each writes a block, so that it is no
+	// shorter than tightLeastPause.
+	tightPause      = 10
+	tightLeastPause = 15 * time.Second
+	// tightLook is how often it is looked at.
+	tightLook = time.Second
 )
+
+// untilLook is how long the database waits before it looks whether it has to do
+// something.
+func (db *DB) untilLook() time.Duration {
+	if db.opts.Memory == nil {
+		return db.opts.BlockReloadInterval
+	}
+	if db.nextLook.IsZero() {
+		db.nextLook = time.Now().Add(db.opts.BlockReloadInterval)
+	}
+	return min(tightLook, db.opts.BlockReloadInterval)
+}
+
+// due reports whether the interval of blocks has passed since the last time, or the head
+// is to be compacted early.
+func (db *DB) due() bool {
+	now := time.Now()
+	if db.opts.Memory != nil && now.Before(db.nextLook) && !db.tightCompactable(now) {
+		return false
+	}
+	db.nextLook = now.Add(db.opts.BlockReloadInterval)
+	return true
+}
+
+// tightCompactable reports whether memory is tight and an early compaction frees some.
+func (db *DB) tightCompactable(now time.Time) bool {
+	return db.opts.Memory != nil && db.opts.Memory.Tight() && !now.Before(db.nextTight) && (db.manyStale() || db.oldHead() != nil)
+}
 
 // compactTight makes the head smaller while memory is tight: series that have ended
 // are written to blocks and leave the head, and so does what is older than any sample
@@ -48,25 +80,30 @@ const (
 // Both are upstream's compactions, at another time. They do not begin where little is
 // to be gained, or soon after the last.
 func (db *DB) compactTight() {
-	if db.opts.Memory == nil || !db.opts.Memory.Tight() || time.Now().Before(db.nextTight) {
+	if !db.tightCompactable(time.Now()) {
 		return
 	}
 	db.autoCompactMtx.Lock()
 	defer db.autoCompactMtx.Unlock()
+	start := time.Now()
+	defer func() { db.nextTight = time.Now().Add(max(tightLeastPause, tightPause*time.Since(start))) }()
 	if !db.autoCompact {
 		return
 	}
 	defer db.reserveMemory()()
-	start := time.Now()
-	if stale := db.head.NumStaleSeries(); !db.sendsBlocks() && stale > 0 && stale >= db.head.NumSeries()/tightStaleShare {
+	if db.manyStale() {
 		if err := db.CompactStaleHead(); err != nil {
 			db.logger.Error("compaction of stale series while memory is tight failed", "err", err)
 		}
 	}
-	if err := db.compactOldHead(); err != nil {
-		db.logger.Error("compaction of the head while memory is tight failed", "err", err)
+	if rh := db.oldHead(); rh != nil {
+		db.head.WaitForAppendersOverlapping(rh.MaxTime())
+		if err := db.CompactHead(rh); err != nil {
+			db.logger.Error("compaction of the head while memory is tight failed", "mint", rh.MinTime(), "maxt", rh.MaxTime(), "err", err)
+		}
 	}
-	db.nextTight = time.Now().Add(tightPause * time.Since(start))
+	// What was freed is known after a collection, which may be minutes away.
+	runtime.GC()
 }
 
 // sendsBlocks reports whether blocks are sent elsewhere and compacted there, as with
@@ -75,9 +112,15 @@ func (db *DB) compactTight() {
 // sidecar leaves them out, and the other end may not want the rest.
 func (db *DB) sendsBlocks() bool { return db.opts.MinBlockDuration == db.opts.MaxBlockDuration }
 
-// compactOldHead writes the part of the head that no appender can add to any more, of
-// at most one block, if it is long enough.
-func (db *DB) compactOldHead() error {
+// manyStale reports whether enough series have ended.
+func (db *DB) manyStale() bool {
+	stale := db.head.NumStaleSeries()
+	return !db.sendsBlocks() && stale > 0 && stale >= db.head.NumSeries()/tightStaleShare
+}
+
+// oldHead returns the part of the head that no appender can add to any more, of at most
+// one block, if it is long enough.
+func (db *DB) oldHead() *RangeHead {
 	if !db.head.initialized() || db.head.compactable() { // Then Compact does it, in a moment.
 		return nil
 	}
@@ -88,10 +131,5 @@ func (db *DB) compactOldHead() error {
 	if maxt-mint < chunkRange/tightChunkRanges {
 		return nil
 	}
-	rh := NewRangeHeadWithIsolationDisabled(db.head, mint, maxt-1)
-	db.head.WaitForAppendersOverlapping(rh.MaxTime())
-	if err := db.CompactHead(rh); err != nil {
-		return fmt.Errorf("mint %d, maxt %d: %w", mint, maxt, err)
-	}
-	return nil
+	return NewRangeHeadWithIsolationDisabled(db.head, mint, maxt-1)
 }

@@ -76,7 +76,23 @@ func (e explosion) append(db *DB, scrape int) error {
 // open opens a database whose blocks have 40 scrapes, and which compacts early only
 // when it is told to.
 func (e explosion) open(dir string, parallel bool) (*DB, error) {
-	return Open(dir, promslog.NewNopLogger(), nil, e.options(parallel), nil)
+	return openStill(dir, e.options(parallel))
+}
+
+// openStill opens a database that looks at nothing by itself.
+func openStill(dir string, opts *Options) (*DB, error) {
+	db, err := Open(dir, promslog.NewNopLogger(), nil, opts, nil)
+	if err != nil {
+		return nil, err
+	}
+	close(db.stopc)
+	<-db.donec
+	db.stopc, db.donec = make(chan struct{}), make(chan struct{})
+	go func() {
+		<-db.stopc
+		close(db.donec)
+	}()
+	return db, nil
 }
 
 func (explosion) options(parallel bool) *Options {
@@ -261,7 +277,7 @@ func TestBlocksThatAreSentElsewhereDoNotOverlapWhileMemoryIsTight(t *testing.T) 
 	e := explosion{lasting: 20, born: 5}
 	opts := e.options(true)
 	opts.MaxBlockDuration = opts.MinBlockDuration
-	db, err := Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, nil)
+	db, err := openStill(t.TempDir(), opts)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	for scrape := range 70 {
@@ -312,6 +328,36 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 	require.True(t, db.nextTight.After(time.Now()))
 	require.Greater(t, memory.most, int64(compactionBytes))
 	require.Zero(t, memory.reserved)
+}
+
+// The database looks at its blocks when their interval has passed, and before that when
+// an early compaction makes memory less tight.
+func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
+	e := explosion{lasting: 20, born: 5}
+	db, err := e.open(t.TempDir(), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	memory := db.opts.Memory
+	db.nextLook = time.Time{}
+	require.Equal(t, tightLook, db.untilLook())
+	require.False(t, db.due(), "nothing has ended")
+
+	for scrape := range 10 {
+		require.NoError(t, e.append(db, scrape))
+	}
+	db.nextLook, db.opts.Memory = time.Now().Add(time.Hour), &scarce{}
+	require.False(t, db.due(), "memory is not tight")
+	db.opts.Memory = memory
+	db.nextTight = time.Now().Add(time.Hour)
+	require.False(t, db.due(), "the last compaction was a short while ago")
+	db.nextTight = time.Time{}
+	require.True(t, db.due())
+	db.nextTight, db.nextLook = time.Now().Add(time.Hour), time.Now()
+	require.True(t, db.due(), "the interval has passed")
+	require.True(t, db.nextLook.After(time.Now()))
+	db.opts.Memory = nil
+	require.Equal(t, db.opts.BlockReloadInterval, db.untilLook())
+	require.True(t, db.due())
 }
 
 // A compaction that comes in its time takes memory, too.

@@ -36,6 +36,7 @@ var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/ap
 // Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {
 	most     int
+	extra    int
 	spare    prometheus.Counter
 	refused  prometheus.Counter
 	replaced prometheus.Counter
@@ -49,12 +50,13 @@ type Pool struct {
 	waiting *list.List
 }
 
-// NewPool returns a pool of at most so many connections, and a few more for what
-// must never wait: the listeners bound those.
-func NewPool(most int, reg prometheus.Registerer) *Pool {
+// NewPool returns a pool of at most so many connections, and some to spare for what
+// must never wait.
+func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
 	factory := promauto.With(reg)
 	return &Pool{
 		most:    most,
+		extra:   spare,
 		waiting: list.New(),
 		spare: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_accepted_total",
@@ -69,6 +71,14 @@ func NewPool(most int, reg prometheus.Registerer) *Pool {
 			Help: "Connections without a request that were closed because --web.max-connections were open and another one came.",
 		}),
 	}
+}
+
+// Extra is by how many connections the listeners have to take more.
+func (p *Pool) Extra() int {
+	if p == nil {
+		return 0
+	}
+	return p.extra
 }
 
 // Bound makes the server take its connections from the pool, and returns the

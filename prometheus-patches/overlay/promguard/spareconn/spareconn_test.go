@@ -33,7 +33,7 @@ type server struct {
 // serve starts a server with so many connections and spare ones.
 func serve(t *testing.T, most, spare int, http2 bool) *server {
 	t.Helper()
-	s := &server{pool: NewPool(most, prometheus.NewRegistry()), gate: make(chan struct{})}
+	s := &server{pool: NewPool(most, 0, prometheus.NewRegistry()), gate: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/wait") {
 			select {
