@@ -5,6 +5,7 @@ package promql
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -23,15 +24,15 @@ func withReadShape(ctx context.Context, s *parser.EvalStmt, path []parser.Node, 
 	shape := storage.ReadShape{Copies: 1}
 	reduced := false // By an aggregation: what is left of it has fewer series.
 	span := s.End.Sub(s.Start)
-	for i := len(path) - 1; i >= 0; i-- {
-		if sub, ok := path[i].(*parser.SubqueryExpr); ok {
+	for _, node := range slices.Backward(path) {
+		if sub, ok := node.(*parser.SubqueryExpr); ok {
 			span = sub.Range
 			break
 		}
 		if reduced {
 			continue
 		}
-		switch n := path[i].(type) {
+		switch n := node.(type) {
 		case *parser.StepInvariantExpr:
 			if !isRange(n.Expr) {
 				shape = storage.ReadShape{Copies: 1, Points: 1}
