@@ -32,8 +32,12 @@ const (
 	meterStep = 16 << 10
 	// meterHoldEvery is how many labels and groups are made between two of them.
 	meterHoldEvery = 256
-	// maxLabelValue is the longest value that label_replace and label_join may build.
-	maxLabelValue = 64 << 10
+	// maxLabelSize is the most bytes of the name and the value of a label that is built.
+	maxLabelSize = 64 << 10
+	// countedFloatBytes and countedBucketBytes are what count_values makes of a number,
+	// and of a bucket of a native histogram.
+	countedFloatBytes  = 24
+	countedBucketBytes = 64
 )
 
 // readMeter tells the account of a read what its evaluation holds. The evaluator
@@ -56,6 +60,8 @@ type readMeter struct {
 	// how often there were any.
 	untold int64
 	holds  int
+	// joins is how many results the join in progress has made labels for.
+	joins int
 }
 
 // meter begins to count what the evaluation holds, and returns what ends it: what is
@@ -152,11 +158,16 @@ func buildsLabels(expr parser.Expr) bool {
 // addPoint is addToSeries, which makes room for a point at each step with the first
 // of a series. The evaluator counts those that it has.
 func (ev *evaluator) addPoint(ss *Series, ts int64, f float64, h *histogram.FloatHistogram, numSteps int) {
-	if m := ev.readMeter; m != nil && h == nil {
-		if ss.Floats == nil {
-			ev.hold(int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes)
+	if m := ev.readMeter; m != nil {
+		if ss.Floats == nil && ss.Histograms == nil {
+			ev.hold(int64(ss.Metric.ByteSize()))
 		}
-		m.results -= meterPointBytes
+		if h == nil {
+			if ss.Floats == nil {
+				ev.hold(int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes)
+			}
+			m.results -= meterPointBytes
+		}
 	}
 	addToSeries(ss, ts, f, h, numSteps)
 }
@@ -180,7 +191,7 @@ func (ev *evaluator) newGroup(group labels.Labels) Series {
 }
 
 // expandLabel tells of the label that label_replace is about to make of the match.
-func (ev *evaluator) expandLabel(metric labels.Labels, repl string, match []int) {
+func (ev *evaluator) expandLabel(metric labels.Labels, name, repl string, match []int) {
 	if ev.readMeter == nil {
 		return
 	}
@@ -188,27 +199,79 @@ func (ev *evaluator) expandLabel(metric labels.Labels, repl string, match []int)
 	for i := 0; i < len(match); i += 2 {
 		longest = max(longest, match[i+1]-match[i])
 	}
-	ev.buildLabel("label_replace", metric, len(repl)+strings.Count(repl, "$")*longest)
+	ev.buildLabel("label_replace", metric, len(name)+len(repl)+strings.Count(repl, "$")*longest)
 }
 
 // joinLabel tells of the label that label_join is about to make of the values.
-func (ev *evaluator) joinLabel(metric labels.Labels, values []string, sep string) {
+func (ev *evaluator) joinLabel(metric labels.Labels, name string, values []string, sep string) {
 	if ev.readMeter == nil {
 		return
 	}
-	size := len(sep) * max(0, len(values)-1)
+	size := len(name) + len(sep)*max(0, len(values)-1)
 	for _, v := range values {
 		size += len(v)
 	}
 	ev.buildLabel("label_join", metric, size)
 }
 
-// buildLabel refuses a label that is too long, before it is made.
-func (ev *evaluator) buildLabel(function string, metric labels.Labels, size int) {
-	if size > maxLabelValue {
-		panic(fmt.Errorf("Build shorter labels: %s() may make one of %d bytes here, and at most %d are allowed", function, size, maxLabelValue)) //nolint:staticcheck // It is what a client reads.
+// countLabel refuses a label that is too long, before count_values makes it of a
+// sample.
+func (ev *evaluator) countLabel(name string, h *histogram.FloatHistogram) {
+	if ev.readMeter == nil {
+		return
 	}
+	size := len(name) + countedFloatBytes
+	if h != nil {
+		size += countedBucketBytes * h.Size() / 8
+	}
+	checkLabel("count_values", size)
+}
+
+// countedGroup tells of the labels of a new group of count_values.
+func (ev *evaluator) countedGroup(group labels.Labels) labels.Labels {
+	if ev.readMeter != nil {
+		ev.hold(int64(group.ByteSize()))
+	}
+	return group
+}
+
+// buildLabel tells of a label, and refuses one that is too long, before it is made.
+func (ev *evaluator) buildLabel(function string, metric labels.Labels, size int) {
+	checkLabel(function, size)
 	ev.hold(int64(metric.ByteSize()) + int64(size))
+}
+
+func checkLabel(function string, size int) {
+	if size > maxLabelSize {
+		panic(fmt.Errorf("Build shorter labels: %s() may make one of %d bytes here, and at most %d are allowed", function, size, maxLabelSize)) //nolint:staticcheck // It is what a client reads.
+	}
+}
+
+// joined tells of the labels of a result that a join has made, and of the table in
+// which it finds them again: under the labels of both sides.
+func (ev *evaluator) joined(metric labels.Labels, enh *EvalNodeHelper) {
+	if m := ev.readMeter; m != nil && len(enh.resultMetric) != m.joins {
+		m.joins = len(enh.resultMetric)
+		ev.hold(int64(len(enh.lblResultBuf)) + int64(metric.ByteSize()))
+	}
+}
+
+// holdLabels tells of labels that are held as text.
+func (ev *evaluator) holdLabels(size int) {
+	if ev.readMeter != nil {
+		ev.hold(int64(size))
+	}
+}
+
+// holdStep returns what gives back all that is held from now on: nothing of it is
+// left after the step but what becomes its result.
+func (ev *evaluator) holdStep() (end func()) {
+	m := ev.readMeter
+	if m == nil {
+		return func() {}
+	}
+	before := m.results
+	return func() { m.results = before }
 }
 
 // hold adds bytes to what the expression in progress holds, and tells of many of

@@ -118,7 +118,11 @@ func TestMeterRefusesLabelsThatGrowWithoutBound(t *testing.T) {
 		from = "a"
 	}
 	joined := fmt.Sprintf(`label_join(m, "a", "%s", "i", "i")`, strings.Repeat("x", 100_000))
-	for _, expr := range []string{nested, joined} {
+	name := strings.Repeat("x", 100_000)
+	for _, expr := range []string{
+		nested, joined, fmt.Sprintf(`label_replace(m, "%s", "x", "i", ".*")`, name), fmt.Sprintf(`label_join(m, "%s", "", "i")`, name),
+		fmt.Sprintf(`count_values("%s", m)`, name), fmt.Sprintf(`count_values("%s", h)`, name),
+	} {
 		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
 		err := meterQuery(ctx, t, s, 50_000_000, expr, 10*time.Minute).Err
 		require.ErrorContains(t, err, "Build shorter labels")
@@ -126,4 +130,55 @@ func TestMeterRefusesLabelsThatGrowWithoutBound(t *testing.T) {
 	}
 	_, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
 	require.NoError(t, meterQuery(ctx, t, s, 50_000_000, `label_replace(m, "a", "$1$1$1$1$1$1$1$1$1$1", "i", "(.*)")`, time.Minute).Err)
+}
+
+// Upstream finds the labels of a join's results again by those of both its sides, and
+// its operands' series by their labels, as texts that it keeps until the end of the join.
+func TestMeterTellsOfLabelsThatJoinsAndCountsKeep(t *testing.T) {
+	s := meterStorage(t)
+	long := strings.Repeat("x", 50_000)
+	for expr, least := range map[string]int64{
+		fmt.Sprintf(`m * on () group_left (a) absent(n{a="%s"})`, long):                                            2 * 49_000 * meterSeries,
+		fmt.Sprintf(`label_replace(m, "a", "%[1]s", "i", ".*") + label_replace(m, "a", "%[1]s", "i", ".*")`, long): 5 * 49_000 * meterSeries,
+		fmt.Sprintf(`count_values without () ("v", m + on () group_left (a) absent(n{a="%s"}))`, long):             2 * 49_000 * meterSeries,
+		fmt.Sprintf(`count_values without () ("%s", m)`, long):                                                     50_000 * meterSeries,
+	} {
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
+		require.NoError(t, meterQuery(ctx, t, s, 50_000_000, expr, time.Hour).Err, expr[:20])
+		require.Greater(t, account.Peak, least, expr[:20])
+
+		account, ctx = accounttest.New(t.Context(), storage.ReadBounds{})
+		account.MaxUsed = 1 << 20
+		require.ErrorIs(t, meterQuery(ctx, t, s, 50_000_000, expr, time.Hour).Err, accounttest.ErrRefused, expr[:20])
+		require.Less(t, account.Peak, int64(2<<20), expr[:20])
+	}
+}
+
+func TestAccountExpectsWhatAnEvaluationHolds(t *testing.T) {
+	s := meterStorage(t)
+	const copies = meterSeries * 6000 * 16 // Of a point at each step.
+	for _, tc := range []struct {
+		expr        string
+		least, most int64
+	}{
+		{`m`, copies, copies},
+		{`sum(m)`, copies, copies},
+		{`sum(m) * 2`, copies, copies},
+		{`label_replace(m, "a", "b", "i", ".*")`, copies, copies},
+		{`rate(m[1m])`, copies, copies},
+		{`rate(m[1m]) * 60`, 2 * copies, 2 * copies},
+		{`m @ 300`, copies, copies},
+		{`count((m @ 300) + time())`, 2 * copies, 2 * copies},
+		{`count(m @ 300)`, 0, copies / 2},
+		{`count(m @ 300) + time()`, 0, copies / 2},
+		{`abs(m @ 300) > 1`, copies, copies},
+		{`(m @ 300) + 1 > time()`, 2 * copies, 2 * copies},
+		{`max_over_time(((m @ 300) + time())[600s:100ms])`, 2 * copies, 2 * copies},
+		{`rate(m[5m] @ 300) > time()`, 2 * copies, 2 * copies},
+	} {
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+		require.NoError(t, meterQuery(ctx, t, s, 50_000_000, tc.expr, 100*time.Millisecond).Err, tc.expr)
+		require.GreaterOrEqual(t, account.ExpectedBegun, tc.least*9/10, tc.expr)
+		require.LessOrEqual(t, account.ExpectedBegun, tc.most*11/10, tc.expr)
+	}
 }

@@ -66,6 +66,34 @@ func ReadAccountFrom(ctx context.Context) ReadAccount {
 	return a
 }
 
+// ReadShape is what an evaluation makes of each series of a selection.
+type ReadShape struct {
+	// Points is how many are made of one; 0 if as many as the selection has.
+	Points int64
+	// Copies is how often they are held at a time.
+	Copies int64
+}
+
+type readShapeKey struct{}
+
+// WithReadShape returns the context for a selection of which the shape is known.
+func WithReadShape(ctx context.Context, s ReadShape) context.Context {
+	return context.WithValue(ctx, readShapeKey{}, s)
+}
+
+// ReadPointsFrom returns how many points are held of a series of a selection that has
+// so many itself.
+func ReadPointsFrom(ctx context.Context, selected int64) int64 {
+	s, ok := ctx.Value(readShapeKey{}).(ReadShape)
+	if !ok {
+		return selected
+	}
+	if s.Points > 0 {
+		selected = s.Points
+	}
+	return selected * s.Copies
+}
+
 // YieldRead is Yield of the context's account. Without one it looks at the context
 // alone.
 func YieldRead(ctx context.Context) error {

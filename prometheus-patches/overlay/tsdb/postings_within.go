@@ -44,7 +44,7 @@ func selectWithin(ctx context.Context, ir IndexReader, hints *storage.SelectHint
 	}
 	seriesBytes := account.Bounds().SeriesBytes
 	if seriesBytes > 0 && (hints == nil || hints.Func != "series") {
-		points := pointsOf(hints, ir)
+		points := storage.ReadPointsFrom(ctx, pointsOf(hints, ir))
 		if p, err = bound.count(p, seriesBytes+pointBytes*points); err != nil {
 			return nil, nil, err
 		}

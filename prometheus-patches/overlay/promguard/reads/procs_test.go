@@ -142,3 +142,30 @@ func BenchmarkSmallRequestsBesideLongReads(b *testing.B) {
 		})
 	}
 }
+
+func TestAReadThatWaitsForMemoryHoldsNoProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(800 * mib)
+		table.Procs = NewProcs(1)
+		first, _, removeFirst := add(t, table, "/first")
+		second, _, removeSecond := add(t, table, "/second")
+		defer removeSecond()
+		require.False(t, expects(t, first, 298*mib))
+		require.False(t, expects(t, second, 298*mib))
+		third, ctx, removeThird := add(t, table, "/third")
+		defer removeThird()
+		require.NoError(t, third.Yield(ctx), "it counts what it selects")
+		require.Len(t, table.Procs.slots, 1)
+		require.True(t, expects(t, third, 298*mib))
+		admitted := make(chan error, 1)
+		go func() {
+			_, err := table.Admit(ctx, third, nil, nil, 0)
+			admitted <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, admitted)
+		require.Empty(t, table.Procs.slots)
+		removeFirst()
+		require.NoError(t, <-admitted)
+	})
+}

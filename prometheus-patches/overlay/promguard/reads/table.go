@@ -61,11 +61,12 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 	}
 }
 
-// Admit waits for the read's turn: for memory, and then for a place in the pool, which
-// the caller gives back through leave. If its turn does not come before the timer
+// Admit waits for the read's turn, with nothing in its hands: for memory, and then for a
+// place in the pool, which the caller gives back through leave. If its turn does not come before the timer
 // fires, the read is stopped, and the error says why.
 func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, timeout <-chan time.Time, wait time.Duration) (leave func(), err error) {
 	r.running.Store(false)
+	r.Wait() // A read that has to wait for memory has run on a processor until then.
 	if b := r.budget; b != nil && !b.wait(ctx, r, timeout) {
 		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(b.Total())), wait)
 	}
