@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,8 +218,8 @@ func TestAClientThatStandsStillIsCutOffAndHoldsNoPlace(t *testing.T) {
 
 func TestTheDeadlineStandsStillForTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		expired := false
-		c := newClock(time.Minute, func() { expired = true })
+		var expired atomic.Bool
+		c := newClock(time.Minute, func() { expired.Store(true) })
 		time.Sleep(50 * time.Second)
 		c.pause()
 		time.Sleep(time.Hour)
@@ -226,10 +227,10 @@ func TestTheDeadlineStandsStillForTheClient(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		c.pause()
 		c.resume()
-		require.False(t, expired)
+		require.False(t, expired.Load())
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.True(t, expired)
+		require.True(t, expired.Load())
 		c.pause()
 		c.resume()
 		c.stop()

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,6 +204,9 @@ func TestReadsThatClaimNothingDoNotOutrunTheBackstop(t *testing.T) {
 	}
 	if testing.Short() {
 		t.Skip("takes a gigabyte")
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector takes memory that the runtime does not know of")
 	}
 	const limit = 1 << 30
 	for name, env := range map[string]string{
