@@ -241,10 +241,11 @@ func TestTheDeadlineStandsStillForTheClient(t *testing.T) {
 }
 
 func TestAnswersThatHoldTheDatabaseHaveTheirDeadlineWhateverTheClientDoes(t *testing.T) {
-	h := limited(t, Options{MinClientRate: 1, Timeout: 50 * time.Millisecond})
+	h := limited(t, Options{MinClientRate: 1, Timeout: time.Second})
+	answer := make([]byte, 64<<20)
 	ended := make(chan error, 1)
 	s := serve(t, h, "/series", func(w http.ResponseWriter, _ *http.Request) {
-		_, err := w.Write(make([]byte, 64<<20))
+		_, err := w.Write(answer)
 		ended <- err
 	})
 	resp, err := http.Get(s.URL)
