@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,27 @@ func (s *set) test(ctx context.Context, t tree, race bool) error {
 			}
 			ran[command] = true
 			fmt.Printf("# %s: %s\n", p.name, command)
-			if err := t.run(ctx, os.Stdout, env, "sh", "-c", command); err != nil {
+			var out bytes.Buffer
+			err := t.run(ctx, io.MultiWriter(os.Stdout, &out), env, "sh", "-c", command)
+			if err == nil && !ranTests(out.String()) {
+				err = errors.New("no test ran: correct the -run of this trailer")
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %s: %w", p.name, command, err)
 			}
 		}
 	}
 	return nil
+}
+
+// ranTests reports whether a go test that has passed ran a test in any package.
+func ranTests(output string) bool {
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "ok ") && !strings.Contains(line, "[no tests to run]") {
+			return true
+		}
+	}
+	return false
 }
 
 // buildOptions say what is built, and how.
