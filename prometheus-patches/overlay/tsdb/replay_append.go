@@ -204,9 +204,9 @@ func (c *replayCounts) attach(ms *memSeries, mmapped, ooo []*mmappedChunk) {
 		ms.mmMaxTime = mmapped[len(mmapped)-1].maxTime
 		c.minTime, c.maxTime = min(c.minTime, mmapped[0].minTime), max(c.maxTime, ms.mmMaxTime)
 	}
-	ms.ooo = nil
+	ms.setOOO(nil)
 	if len(ooo) > 0 {
-		ms.ooo = &memSeriesOOOFields{oooMmappedChunks: ooo}
+		ms.rare().ooo = &memSeriesOOOFields{oooMmappedChunks: ooo}
 	}
 	for _, chunk := range ooo {
 		c.minOOOTime, c.maxOOOTime = min(c.minOOOTime, chunk.minTime), max(c.maxOOOTime, chunk.maxTime)

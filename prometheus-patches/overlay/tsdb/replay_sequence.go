@@ -286,7 +286,7 @@ func (s *replaySequencer) metadata(b *replayBatch, m record.RefMetadata) {
 		b.unit.unknown.addTo(&b.unit.unknown.metadata, to)
 		return
 	}
-	series.meta = unique.Make(metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help})
+	series.rare().meta = unique.Make(metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help})
 }
 
 // replayIndexer takes work off the sequencer that nothing waits for: postings,

@@ -206,7 +206,7 @@ func TestASeriesWithAnExemplarOnlyIsNotRemoved(t *testing.T) {
 	ref := appendOne(t, app, "shared", 100)
 	s := h.series.getByID(chunks.HeadSeriesRef(ref))
 	s.Lock()
-	s.hasExemplar = true
+	s.rare().hasExemplar = true
 	s.Unlock()
 	require.NoError(t, app.Rollback())
 	require.EqualValues(t, 1, h.NumSeries())
