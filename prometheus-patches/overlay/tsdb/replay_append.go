@@ -35,7 +35,7 @@ func (a *replayApplier) floats(ms *memSeries, samples []replaySample) int {
 		return 0
 	}
 	run := &a.xorRun
-	if c != nil && (c.chunk.Encoding() != chunkenc.EncXOR || !run.Begin(ms.app)) {
+	if c != nil && (c.chunk.Encoding() != chunkenc.EncXOR || !run.Begin(ms.appender())) {
 		return 0
 	}
 	minTime, maxTime, last := a.counts.minTime, a.counts.maxTime, math.Float64bits(ms.lastValue)
@@ -84,20 +84,13 @@ func (a *replayApplier) full(ms *memSeries, c *memChunk, t int64) bool {
 	return t >= ms.nextAt || n >= 2*a.opts.samplesPerChunk
 }
 
-// replayChunkStart is what a new chunk consists of, in one object.
-type replayChunkStart struct {
-	memChunk
-	chunkenc.XORStart
-}
-
 // cut gives the series a new chunk, with the run begun on it.
 func (a *replayApplier) cut(ms *memSeries, t int64) *memChunk {
-	start := &replayChunkStart{memChunk: memChunk{minTime: t, maxTime: math.MinInt64}}
-	c := ms.pushHeadChunk(&start.memChunk)
-	c.chunk, ms.app = start.Start()
+	c := ms.pushHeadChunk(newHeadChunk(t, chunkenc.EncXOR))
+	ms.setAppender(nil)
 	ms.nextAt = rangeForTimestamp(t, a.opts.chunkRange)
 	a.appended(ms, true)
-	a.xorRun.Begin(ms.app)
+	a.xorRun.Begin(ms.appender())
 	return c
 }
 
@@ -238,7 +231,7 @@ func (a *replayApplier) reset(ms *memSeries, e *replayExtra) {
 	c.attach(ms, mmapped, ooo)
 	ms.nextAt = 0
 	ms.setHeadChunks(nil, 0)
-	ms.app = nil
+	ms.setAppender(nil)
 }
 
 // delete does what Head.deleteSeriesByID does that depends on the series.

@@ -323,8 +323,8 @@ func (a *replayApplier) fetch(p *replayPage, places uint64) {
 		}
 	}
 	for _, ms := range series {
-		if ms.app != nil {
-			sum += int64(chunkenc.Fetch(ms.app))
+		if app := ms.appender(); app != nil {
+			sum += int64(chunkenc.Fetch(app))
 		}
 	}
 	a.fetched = sum

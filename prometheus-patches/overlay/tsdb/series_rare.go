@@ -8,11 +8,12 @@ import (
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
 // rareFields are what most series never have. A series that has none of it points to
 // noRareFields, so that all can be read as if they were fields of the series. They are
-// written through rare, setOOO and setLastHistogram.
+// written through rare, setOOO, setLastHistogram and setAppender.
 type rareFields struct {
 	meta unique.Handle[metadata.Metadata]
 
@@ -27,6 +28,9 @@ type rareFields struct {
 	// We keep the last histogram value here (in addition to appending it to the chunk) so we can check for duplicates.
 	lastHistogramValue      *histogram.Histogram
 	lastFloatHistogramValue *histogram.FloatHistogram
+
+	// The appender of a head chunk that does not have its own.
+	app chunkenc.Appender
 }
 
 // noRareFields is shared and never written.

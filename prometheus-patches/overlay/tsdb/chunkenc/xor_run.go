@@ -24,19 +24,24 @@ type XORRun struct {
 	tDelta uint64
 }
 
-// XORStart is a new chunk and its appender, which live equally long, in one
+// OpenXORChunk is an XOR chunk with its appender, which live equally long, in one
 // object.
-type XORStart struct {
-	chunk XORChunk
-	app   xorAppender
+type OpenXORChunk struct {
+	XORChunk
+	app xorAppender
 }
 
-// Start returns what NewXORChunk and its Appender do. It may be called once.
-func (s *XORStart) Start() (Chunk, Appender) {
-	s.chunk.b.stream = make([]byte, chunkHeaderSize, chunkAllocationSize)
-	s.app = xorAppender{b: &s.chunk.b, t: math.MinInt64, leading: 0xff}
-	return &s.chunk, &s.app
+// Open makes it an empty chunk. It must not be copied after that, nor reset.
+func (c *OpenXORChunk) Open() {
+	c.b.stream = make([]byte, chunkHeaderSize, chunkAllocationSize)
+	c.app = xorAppender{b: &c.b, t: math.MinInt64, leading: 0xff}
 }
+
+// Appender implements the Chunk interface.
+func (c *OpenXORChunk) Appender() (Appender, error) { return &c.app, nil }
+
+// OpenAppender returns the appender, of which there is one.
+func (c *OpenXORChunk) OpenAppender() Appender { return &c.app }
 
 // Begin reports whether the appender is one of an XOR chunk; others are left
 // alone.

@@ -17,7 +17,9 @@ func TestXORRunWritesTheBytesThatTheAppenderWrites(t *testing.T) {
 		want := NewXORChunk()
 		wantApp, err := want.Appender()
 		require.NoError(t, err)
-		got, gotApp := new(XORStart).Start()
+		got := new(OpenXORChunk)
+		got.Open()
+		gotApp := got.OpenAppender()
 		ts, v := int64(rnd.Uint32()), 0.0
 		next := func() (int64, float64) {
 			ts += [...]int64{15_000, 15_000, 15_000, 15_001, 14_000, 90_000, 600_000, 1 << 40}[rnd.Intn(1+rnd.Intn(8))]
