@@ -67,6 +67,7 @@ type walReplay struct {
 	appliers   []*replayApplier
 	seq        *replaySequencer
 	index      *replayIndexer
+	replayed   *replayedFields
 
 	created atomic.Int64 // Series that were not deleted.
 	stopped atomic.Bool  // Nothing more is to be read.
@@ -251,6 +252,7 @@ func (h *Head) newWALReplay() (r *walReplay) {
 		decoders:     procs,
 		oooMmapped:   map[chunks.HeadSeriesRef][]*mmappedChunk{},
 		progress:     &replayProgress{},
+		replayed:     newReplayedFields(),
 		snapshot:     snapshot == replaySlowerSnapshot,
 	}
 	start := time.Now()

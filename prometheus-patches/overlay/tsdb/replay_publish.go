@@ -30,6 +30,7 @@ func (r *walReplay) publish() error {
 	r.refs.table.Store(nil)
 	runtime.GC()
 	r.fillStripes()
+	r.replayed.set(h.series)
 	r.index.postings.AddTo(h.postings)
 	if len(counts.deleted) > 0 {
 		h.postings.Delete(counts.deleted, counts.affected)
@@ -90,8 +91,8 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 	return a
 }
 
-// fillStripes makes the series findable by reference and by labels. The maps are
-// made with the size that they need.
+// fillStripes makes the series findable by reference and by labels. The tables
+// are made with the size that they need.
 func (r *walReplay) fillStripes() {
 	series, stripes := &r.seq.index, r.h.series
 	byRef := groupByStripe(series, stripes.size, func(s *replaySeries) uint64 { return uint64(s.series.ref) })
@@ -100,12 +101,9 @@ func (r *walReplay) fillStripes() {
 		if len(group) == 0 {
 			return
 		}
-		if len(stripes.series[i]) == 0 {
-			stripes.series[i] = make(map[chunks.HeadSeriesRef]*memSeries, len(group))
-		}
+		stripes.series[i].reserve(len(group))
 		for _, n := range group {
-			s := series.at(n).series
-			stripes.series[i][s.ref] = s
+			stripes.series[i].set(series.at(n).series)
 		}
 	})
 	byHash := groupByStripe(series, stripes.size, func(s *replaySeries) uint64 { return s.hash })
@@ -114,9 +112,7 @@ func (r *walReplay) fillStripes() {
 		if len(group) == 0 {
 			return
 		}
-		if len(stripes.hashes[i].unique) == 0 {
-			stripes.hashes[i].unique = make(map[uint64]*memSeries, len(group))
-		}
+		stripes.hashes[i].reserve(len(group))
 		for _, n := range group {
 			s := series.at(n)
 			stripes.hashes[i].set(s.hash, s.series)

@@ -286,7 +286,7 @@ func (s *replaySequencer) metadata(b *replayBatch, m record.RefMetadata) {
 		b.unit.unknown.addTo(&b.unit.unknown.metadata, to)
 		return
 	}
-	series.rare().meta = unique.Make(metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help})
+	s.r.replayed.metadata[series.ref] = unique.Make(metadata.Metadata{Type: record.ToMetricType(m.Type), Unit: m.Unit, Help: m.Help})
 }
 
 // replayIndexer takes work off the sequencer that nothing waits for: postings,
@@ -333,7 +333,7 @@ func (x *replayIndexer) addExemplar(e replayExemplar) {
 	}
 	err := x.exemplars.AddExemplar(e.series.lset, e.e)
 	if err == nil {
-		e.series.updateExemplarTimestamp(e.e.Ts)
+		x.r.replayed.exemplar(e.series.ref, e.e.Ts)
 	}
 	if err != nil && errors.Is(err, storage.ErrOutOfOrderExemplar) {
 		x.r.h.logger.Warn("Unexpected error when replaying WAL on exemplar record", "err", err)

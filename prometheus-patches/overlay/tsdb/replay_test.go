@@ -791,15 +791,11 @@ func stripesFingerprint(t *testing.T, h *Head) []string {
 	byRef := map[chunks.HeadSeriesRef]*memSeries{}
 	hashed := 0
 	for i := range h.series.size {
-		for ref, s := range h.series.series[i] {
-			require.Equal(t, i, h.series.refStripe(ref))
-			byRef[ref] = s
+		for _, s := range h.series.series[i].all() {
+			require.Equal(t, i, h.series.refStripe(s.ref))
+			byRef[s.ref] = s
 		}
-		all := slices.Collect(maps.Values(h.series.hashes[i].unique))
-		for _, conflicts := range h.series.hashes[i].conflicts {
-			all = append(all, conflicts...)
-		}
-		for _, s := range all {
+		for _, s := range h.series.hashes[i].all() {
 			require.Same(t, h.series.getByHash(s.lset.Hash(), s.lset), s)
 			hashed++
 		}

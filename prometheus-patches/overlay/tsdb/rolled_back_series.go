@@ -133,6 +133,6 @@ func (s *stripeSeries) remove(series *memSeries) {
 
 	stripe := s.refStripe(series.ref)
 	s.locks[stripe].Lock()
-	delete(s.series[stripe], series.ref)
+	s.series[stripe].del(series.ref)
 	s.locks[stripe].Unlock()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
 // rareFields are what most series never have. A series that has none of it points to
@@ -57,5 +58,37 @@ func (s *memSeries) setLastHistogram(h *histogram.Histogram, fh *histogram.Float
 	if s.lastHistogramValue != h || s.lastFloatHistogramValue != fh {
 		r := s.rare()
 		r.lastHistogramValue, r.lastFloatHistogramValue = h, fh
+	}
+}
+
+// replayedFields are rare fields that a replay finds while samples are appended to the
+// same series elsewhere. They are set when nobody else has the series any more. Either
+// map is written by one goroutine.
+type replayedFields struct {
+	metadata  map[chunks.HeadSeriesRef]unique.Handle[metadata.Metadata]
+	exemplars map[chunks.HeadSeriesRef]int64 // When the latest was.
+}
+
+func newReplayedFields() *replayedFields {
+	return &replayedFields{map[chunks.HeadSeriesRef]unique.Handle[metadata.Metadata]{}, map[chunks.HeadSeriesRef]int64{}}
+}
+
+func (f *replayedFields) exemplar(ref chunks.HeadSeriesRef, ts int64) {
+	if last, ok := f.exemplars[ref]; !ok || ts > last {
+		f.exemplars[ref] = ts
+	}
+}
+
+// set sets the fields of the series that still exist.
+func (f *replayedFields) set(all *stripeSeries) {
+	for ref, m := range f.metadata {
+		if s := all.getByID(ref); s != nil {
+			s.rare().meta = m
+		}
+	}
+	for ref, ts := range f.exemplars {
+		if s := all.getByID(ref); s != nil {
+			s.updateExemplarTimestamp(ts)
+		}
 	}
 }
