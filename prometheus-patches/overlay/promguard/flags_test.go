@@ -162,8 +162,9 @@ func TestTheBudgetOfReadsFollowsTheMemoryAndTheFlag(t *testing.T) {
 			f.series.monitor = memory.NewMonitor(func() int64 { return n })
 		}
 		var log bytes.Buffer
-		b := f.budget(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+		b, tight := f.budget(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
 		require.Equal(t, tc.most > 0, b != nil, "%+v", tc)
+		require.False(t, tight())
 		if b != nil {
 			require.LessOrEqual(t, b.Total(), tc.most, "%+v", tc)
 			require.GreaterOrEqual(t, b.Total(), min(tc.most, 64<<20), "%+v", tc)

@@ -49,7 +49,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"auto", &f.read)
 	add("guard.query-concurrency", "How many PromQL requests are evaluated at a time: auto, off, or a number. auto is four fifths of --query.max-concurrency, so that rules always find room.",
 		"auto", &f.query)
-	add("guard.read-procs", "How many processors requests that run for long may keep busy: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules.",
+	add("guard.read-procs", "How many processors requests that run for long may keep busy while memory is tight: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules.",
 		"auto", &f.procs)
 	add("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits.",
 		"10s", &f.queueTimeout)
@@ -101,7 +101,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),
 	}
-	opts.Budget = f.budget(o.Context, logger)
+	opts.Budget, opts.Tight = f.budget(o.Context, logger)
 	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	if spare := int(f.reads.spare.or(0)); spare > 0 {
 		o.Connections = spareconn.NewPool(o.MaxConnections, spare, reg)
@@ -121,8 +121,9 @@ func (f *readFlags) bulkConcurrency(procs, remoteReads int64) int64 {
 const leastBudget = 16 << 20
 
 // budget returns the memory budget of reads, watched until the context ends, or nil if
-// there is none. It needs to know the memory of the process even if nothing else does.
-func (f *Flags) budget(ctx context.Context, logger *slog.Logger) *reads.Budget {
+// there is none, and whether memory is tight. It needs to know the memory of the process
+// even if nothing else does.
+func (f *Flags) budget(ctx context.Context, logger *slog.Logger) (b *reads.Budget, tight func() bool) {
 	most := f.reads.memory.or(0)
 	monitor := f.series.monitor
 	if monitor == nil {
@@ -130,19 +131,19 @@ func (f *Flags) budget(ctx context.Context, logger *slog.Logger) *reads.Budget {
 	}
 	limit := monitor.Usage().Limit
 	if most == 0 && (!f.reads.memory.auto || limit == 0) {
-		return nil
+		return nil, monitor.Tight
 	}
 	if f.series.monitor == nil {
 		go monitor.Run(ctx)
 	}
-	b := reads.NewBudget(most, monitor.Usage)
+	b = reads.NewBudget(most, monitor.Usage)
 	monitor.Transient(b.Used)
 	go b.Backstop(ctx, monitor)
 	logger.Info("Memory budget for reads", "bytes", b.Total())
 	if limit > 0 && most > limit {
 		logger.Warn("The memory budget for reads is more than the memory that the process may use", "bytes", most, "memory", limit)
 	}
-	return b
+	return b, monitor.Tight
 }
 
 // checkText says whether PromQL that is costly to parse is refused.

@@ -24,8 +24,6 @@ type endpoint struct {
 	timeout time.Duration // 0: none.
 	// source says where timeout comes from.
 	source string
-	// long says that the handler runs for long before it looks at the context.
-	long bool
 	// holdsDatabase says that the answer is sent while the database is open, which holds
 	// up the head's compaction.
 	holdsDatabase bool
@@ -116,21 +114,21 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 	case kindStatus:
 		e.limits.Exempt = true
 	case kindMetadata:
-		e.pool, e.long = h.metadata, true
+		e.pool = h.metadata
 		e.limits.MaxResults, e.limits.MaxBytes = o.MaxResults, o.MaxBytes
 	case kindPrinted:
-		e.pool, e.long = h.metadata, true
+		e.pool = h.metadata
 		if h.text != nil {
 			e.limits.CheckText = checkPrinted
 		}
 	case kindBulk:
-		e.pool, e.long = h.bulk, true
+		e.pool = h.bulk
 		e.limits.SeriesBytes = bulkSeriesBytes
 	case kindQuery:
 		e.pool = h.query
 		e.limits.SeriesBytes = querySeriesBytes
-		e.long = route == "/query_exemplars" // They are not evaluated, but copied at once.
-		if o.Timeout > 0 && !e.long {
+		evaluates := route != "/query_exemplars" // They are copied at once.
+		if o.Timeout > 0 && evaluates {
 			e.timeout = sum(o.QueryTimeout, o.Timeout)
 			e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", o.QueryTimeout, TimeoutFlag, o.Timeout)
 		}

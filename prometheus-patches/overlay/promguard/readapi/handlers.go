@@ -42,7 +42,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		bulk:     reads.NewPool("bulk", opts.BulkConcurrency),
 		query:    reads.NewPool("query", opts.QueryConcurrency),
 	}
-	h.table.Procs = reads.NewProcs(opts.Procs)
+	h.table.Procs = reads.NewProcs(opts.Procs, opts.Tight)
 	if opts.CheckText {
 		h.text = checkText
 	}
@@ -127,7 +127,7 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 }
 
 // run runs the handler when it is the read's turn, and again if it finds out that it
-// must wait for memory. That it does for as long as it may take: nobody waits for it.
+// must wait. That it does for as long as it may take: nobody waits for it.
 func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 	timer := time.NewTimer(h.opts.QueueTimeout)
 	defer timer.Stop()
@@ -145,9 +145,6 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 			return
 		}
 		w.place = leave
-		if w.endpoint.long {
-			_ = w.read.Yield(w.ctx) // A read that has ended is the handler's affair.
-		}
 		w.running = true
 		next(w, r)
 		w.running = false

@@ -26,8 +26,10 @@ type Options struct {
 	// run at a time. Others wait for QueueTimeout.
 	MetadataConcurrency, BulkConcurrency, QueryConcurrency int
 	QueueTimeout                                           time.Duration
-	// Procs is how many processors reads that run for long may keep busy.
+	// Procs is how many processors reads that run for long may keep busy while memory is
+	// tight.
 	Procs int
+	Tight func() bool
 	// Budget is the memory that all reads may hold.
 	Budget *reads.Budget
 	// MaxResults and MaxBytes cut lists of metadata, ResponseBytes refuses other

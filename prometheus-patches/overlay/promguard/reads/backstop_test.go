@@ -283,7 +283,7 @@ func storm(t *testing.T) {
 		return limit
 	})
 	table := NewTable(NewBudget(0, m.Usage))
-	table.Procs = NewProcs(max(1, runtime.GOMAXPROCS(0)-1))
+	table.Procs = NewProcs(max(1, runtime.GOMAXPROCS(0)-1), m.Tight)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	var watchers, readers sync.WaitGroup

@@ -4,86 +4,165 @@
 package reads
 
 import (
+	"cmp"
 	"context"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
 const (
-	// slice is how long a read keeps its processor while others wait for one.
+	// withoutSlot is how much processor time a read has before it needs a slot: most
+	// are over by then.
+	withoutSlot = 2 * time.Millisecond
+	// lease is how long a slot is the read's until its next look. Nobody preempts a
+	// read, and one that waits for a lock or a remote storage cannot give its slot back.
+	lease = 10 * time.Millisecond
+	// slice is how much more time than one that waits a read has had when it gives its
+	// slot away.
 	slice = time.Millisecond
-	// procPatience is how long a read waits for a processor before it goes on without,
-	// for as long: those that have one may have come to wait for something else, a
-	// remote storage or a lock.
-	procPatience = 100 * time.Millisecond
 )
 
-// Procs is a semaphore that keeps reads which run for long from taking every
-// processor. Go polls the network when a processor has nothing else to do, or every
-// 10 ms: with all of them busy, each step of a small query, a scrape or a health
-// check waits for so long. A nil *Procs lets every read run. Safe for concurrent use.
+// Procs shares processors out among reads that run for long, while memory is scarce:
+// then the garbage collector needs them, too. Go polls the network when a processor has
+// nothing else to do, or every 10 ms: with all of them busy, each step of a small
+// query, a scrape or a health check waits for so long.
+//
+// A slot is leased to the read that has had the least processor time so far. A nil
+// *Procs lets every read run. Safe for concurrent use.
 type Procs struct {
-	slots   chan struct{}
-	waiting atomic.Int32
+	slots  int
+	scarce func() bool
+
+	mtx              sync.Mutex
+	running, waiting []*proc
+	// expiry fires when a lease may have ended for which reads wait.
+	expiry *time.Timer
 }
 
-// NewProcs returns a semaphore of n processors, or nil if n is 0.
-func NewProcs(n int) *Procs {
+// NewProcs returns n slots, which reads need while memory is scarce, or nil if n is 0.
+func NewProcs(n int, scarce func() bool) *Procs {
 	if n <= 0 {
 		return nil
 	}
-	return &Procs{slots: make(chan struct{}, n)}
+	return &Procs{slots: n, scarce: scarce}
 }
 
-// proc is a read's share of the processors. Its goroutines have one together.
+// proc is a read's share of the processors. Its goroutines have one together. Guarded
+// by the Procs' mtx.
 type proc struct {
-	held  atomic.Bool
-	since atomic.Int64 // Nanoseconds since 1970.
-	// without is until when the read goes on without.
-	without atomic.Int64
+	had    time.Duration // Processor time so far.
+	looked time.Time     // The last look, if the read has run since.
+	until  time.Time     // The end of the lease.
+	ready  chan struct{} // Closed when the read has a slot; nil unless it waits.
 }
 
-// take waits for a processor, or goes on with the one that the read has if its time
-// is not over or nobody else waits.
+// take is called by a read from time to time, and returns when it may go on.
 func (p *Procs) take(ctx context.Context, r *proc) {
-	if p == nil {
+	if p == nil || !p.scarce() {
 		return
 	}
-	if r.held.Load() {
-		if p.waiting.Load() == 0 || time.Now().UnixNano()-r.since.Load() < int64(slice) {
-			return
-		}
-		p.leave(r)
-	} else if time.Now().UnixNano() < r.without.Load() {
+	ready := p.look(r)
+	if ready == nil {
 		return
 	}
 	select {
-	case p.slots <- struct{}{}:
-	default:
-		p.waiting.Add(1)
-		defer p.waiting.Add(-1)
-		timer := time.NewTimer(procPatience)
-		defer timer.Stop()
-		select {
-		case p.slots <- struct{}{}:
-		case <-timer.C:
-			r.without.Store(time.Now().Add(procPatience).UnixNano())
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-	r.since.Store(time.Now().UnixNano())
-	if !r.held.CompareAndSwap(false, true) {
-		<-p.slots // Another goroutine of the read was faster.
+	case <-ready:
+	case <-ctx.Done():
+		p.leave(r)
 	}
 }
 
-// leave gives the processor back and says whether the read had one.
+// look returns nil if the read may go on, or what is closed when it may.
+func (p *Procs) look(r *proc) <-chan struct{} {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	if r.ready != nil {
+		return r.ready // Another goroutine of the read waits.
+	}
+	now := time.Now()
+	r.charge(now)
+	if r.had < withoutSlot {
+		return nil
+	}
+	if i := slices.Index(p.running, r); i >= 0 {
+		if next := p.next(); next == nil || next.had+slice > r.had {
+			r.until = now.Add(lease)
+			return nil
+		}
+		p.running = slices.Delete(p.running, i, i+1)
+	}
+	ready := make(chan struct{})
+	r.ready = ready
+	p.waiting = append(p.waiting, r)
+	p.pass(now)
+	return ready
+}
+
+// charge adds the time since the last look. Longer than a lease it was somewhere else.
+func (r *proc) charge(now time.Time) {
+	if !r.looked.IsZero() {
+		r.had += min(now.Sub(r.looked), lease)
+	}
+	r.looked = now
+}
+
+// next returns who is to have the next slot, or nil.
+func (p *Procs) next() *proc {
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	return slices.MinFunc(p.waiting, func(a, b *proc) int { return cmp.Compare(a.had, b.had) })
+}
+
+// pass leases out what slots are free, all as soon as memory is scarce no more.
+func (p *Procs) pass(now time.Time) {
+	p.running = slices.DeleteFunc(p.running, func(r *proc) bool { return !now.Before(r.until) })
+	for r := p.next(); r != nil && (len(p.running) < p.slots || !p.scarce()); r = p.next() {
+		p.endWait(r)
+		r.looked, r.until = now, now.Add(lease)
+		p.running = append(p.running, r)
+	}
+	if len(p.waiting) == 0 {
+		return
+	}
+	first := slices.MinFunc(p.running, func(a, b *proc) int { return a.until.Compare(b.until) })
+	if in := first.until.Sub(now); p.expiry == nil {
+		p.expiry = time.AfterFunc(in, p.expire)
+	} else {
+		p.expiry.Reset(in)
+	}
+}
+
+func (p *Procs) expire() {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	p.pass(time.Now())
+}
+
+func (p *Procs) endWait(r *proc) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *proc) bool { return w == r })
+	close(r.ready)
+	r.ready = nil
+}
+
+// leave says that the read does not run for a while, and whether it had a slot, which
+// others have now.
 func (p *Procs) leave(r *proc) bool {
-	if p == nil || !r.held.CompareAndSwap(true, false) {
+	if p == nil {
 		return false
 	}
-	<-p.slots
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	r.looked = time.Time{}
+	if r.ready != nil {
+		p.endWait(r)
+	}
+	i := slices.Index(p.running, r)
+	if i < 0 {
+		return false
+	}
+	p.running = slices.Delete(p.running, i, i+1)
+	p.pass(time.Now())
 	return true
 }

@@ -18,57 +18,153 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared returns a table whose reads share n processors.
+// always says that memory is scarce.
+func always() bool { return true }
+
+// shared returns a table whose reads share n slots.
 func shared(n int) *Table {
 	table := NewTable(nil)
-	table.Procs = NewProcs(n)
+	table.Procs = NewProcs(n, always)
 	return table
 }
 
-func TestReadsShareTheProcessors(t *testing.T) {
+// works lets the read work for so long, and look as often as it should but at the end.
+func works(ctx context.Context, t *testing.T, r *Read, d time.Duration) {
+	t.Helper()
+	const step = 100 * time.Microsecond
+	for ; d > 0; d -= step {
+		require.NoError(t, r.Yield(ctx))
+		time.Sleep(step)
+	}
+}
+
+// asks says when the read may go on.
+func asks(ctx context.Context, r *Read) <-chan error {
+	got := make(chan error, 1)
+	go func() { got <- r.Yield(ctx) }()
+	synctest.Wait()
+	return got
+}
+
+func (p *Procs) leased() int {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	return len(p.running)
+}
+
+func TestAReadNeedsNoSlotAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := shared(1)
-		first, ctx, removeFirst := add(t, table, "/first")
-		second, secondCtx, removeSecond := add(t, table, "/second")
-		require.NoError(t, first.Yield(ctx))
-		require.NoError(t, first.Yield(ctx), "nobody else waits")
-		got := make(chan error, 1)
-		go func() { got <- second.Yield(secondCtx) }()
-		synctest.Wait()
-		require.NoError(t, first.Yield(ctx))
-		require.Empty(t, got, "the slice is not over")
-		time.Sleep(slice + slice/2)
-		synctest.Wait()
-		go func() { _ = first.Yield(ctx) }()
-		require.NoError(t, <-got)
-		removeSecond() // Gives back what the first waits for.
-		synctest.Wait()
-		require.True(t, first.Wait(), "it has its turn again")
-		require.False(t, first.Wait())
-		removeFirst()
-		require.Empty(t, table.Procs.slots)
+		long, ctx, remove := add(t, table, "/long")
+		defer remove()
+		works(ctx, t, long, withoutSlot)
+		require.Zero(t, table.Procs.leased())
+		require.NoError(t, long.Yield(ctx))
+		require.Equal(t, 1, table.Procs.leased())
+		small, smallCtx, removeSmall := add(t, table, "/small")
+		defer removeSmall()
+		began := time.Now()
+		works(smallCtx, t, small, withoutSlot)
+		require.Equal(t, withoutSlot, time.Since(began), "it has not waited")
+		require.NoError(t, long.Yield(ctx))
+		long.proc.had = withoutSlot + slice/2
+		got := asks(smallCtx, small)
+		require.Empty(t, got, "now it needs one")
+		require.NoError(t, long.Yield(ctx))
+		require.Empty(t, got, "the other has not had more")
 	})
 }
 
-func TestAReadThatWaitsTooLongForAProcessorGoesOnWithout(t *testing.T) {
+func TestReadsNeedNoSlotsWhileMemoryIsNotScarce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, scarce := NewTable(nil), false
+		table.Procs = NewProcs(1, func() bool { return scarce })
+		var reads [3]*Read
+		var ctxs [3]context.Context
+		for i := range reads {
+			var remove func()
+			reads[i], ctxs[i], remove = add(t, table, "/x")
+			defer remove()
+			works(ctxs[i], t, reads[i], 10*withoutSlot)
+		}
+		require.Zero(t, table.Procs.leased())
+		scarce = true
+		works(ctxs[0], t, reads[0], 2*withoutSlot)
+		works(ctxs[1], t, reads[1], withoutSlot)
+		got := asks(ctxs[1], reads[1])
+		require.Empty(t, got)
+		scarce = false
+		require.NoError(t, <-got, "all go on")
+	})
+}
+
+func TestTheReadThatHasHadTheLeastProcessorTimeIsNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := shared(1)
-		_, _, removeFirst := func() (*Read, context.Context, func()) {
-			r, ctx, remove := add(t, table, "/waits-for-a-remote-storage")
-			require.NoError(t, r.Yield(ctx))
-			return r, ctx, remove
-		}()
-		defer removeFirst()
-		second, ctx, remove := add(t, table, "/second")
-		defer remove()
-		began := time.Now()
-		require.NoError(t, second.Yield(ctx))
-		require.Equal(t, procPatience, time.Since(began))
-		for range 1000 {
-			time.Sleep(100 * time.Microsecond)
-			require.NoError(t, second.Yield(ctx))
+		read := func(had time.Duration) (*Read, context.Context) {
+			r, ctx, remove := add(t, table, had.String())
+			t.Cleanup(remove)
+			works(ctx, t, r, had)
+			r.Wait()
+			return r, ctx
 		}
-		require.LessOrEqual(t, time.Since(began), 4*procPatience, "for as long as it has waited")
+		most, mostCtx := read(30 * time.Millisecond)
+		least, leastCtx := read(5 * time.Millisecond)
+		holder, holderCtx := read(20 * time.Millisecond)
+		require.NoError(t, holder.Yield(holderCtx))
+		mostGot := asks(mostCtx, most)
+		leastGot := asks(leastCtx, least)
+		require.Empty(t, mostGot)
+		holderGot := asks(holderCtx, holder)
+		require.NoError(t, <-leastGot, "the last to come")
+		require.Empty(t, mostGot)
+		require.Empty(t, holderGot)
+		least.Wait()
+		require.NoError(t, <-holderGot)
+		require.Empty(t, mostGot)
+		holder.Wait()
+		require.NoError(t, <-mostGot)
+	})
+}
+
+func TestReadsThatHaveHadAsMuchTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := shared(1)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				r, ctx, remove := add(t, table, "/x")
+				defer remove()
+				for ctx, end := ctx, time.Now().Add(time.Second); time.Now().Before(end); {
+					works(ctx, t, r, 100*time.Microsecond)
+				}
+				if had := r.proc.had; had < 230*time.Millisecond || had > 270*time.Millisecond {
+					t.Errorf("one of four has had %s of a second", had)
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, table.Procs.leased())
+	})
+}
+
+func TestASlotIsFreeWhenItsLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := shared(1)
+		first, ctx, removeFirst := add(t, table, "/waits-for-a-remote-storage")
+		defer removeFirst()
+		works(ctx, t, first, 3*withoutSlot)
+		second, secondCtx, removeSecond := add(t, table, "/second")
+		defer removeSecond()
+		works(secondCtx, t, second, withoutSlot)
+		began := time.Now()
+		require.NoError(t, <-asks(secondCtx, second))
+		require.LessOrEqual(t, time.Since(began), lease)
+		require.Greater(t, time.Since(began), lease/2, "not before")
+		require.False(t, first.Wait(), "it has none any more")
+		time.Sleep(time.Hour)
+		require.NoError(t, first.Yield(ctx), "nor has the second")
+		require.Less(t, first.proc.had, 2*lease, "it has not run for an hour")
 	})
 }
 
@@ -77,39 +173,44 @@ func TestAReadThatIsStoppedDoesNotWaitForAProcessor(t *testing.T) {
 		table := shared(1)
 		first, ctx, remove := add(t, table, "/first")
 		defer remove()
-		require.NoError(t, first.Yield(ctx))
+		works(ctx, t, first, 2*withoutSlot)
 		second, secondCtx, removeSecond := add(t, table, "/second")
-		defer removeSecond()
+		works(secondCtx, t, second, withoutSlot)
 		time.AfterFunc(time.Millisecond, func() { second.Stop(&Stop{Reason: ReasonOperator}) })
 		require.Error(t, second.Yield(secondCtx))
+		require.Empty(t, table.Procs.waiting)
+		removeSecond()
+		require.Equal(t, 1, table.Procs.leased())
 	})
 }
 
 func TestGoroutinesOfOneReadHaveOneProcessor(t *testing.T) {
 	table := shared(3)
 	r, ctx, remove := add(t, table, "/x")
+	began := time.Now()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for range 1000 {
-				_ = r.Yield(ctx)
+			for r.Yield(ctx) == nil && time.Since(began) < 10*withoutSlot {
+				time.Sleep(time.Microsecond)
 			}
 		})
 	}
 	wg.Wait()
-	require.Len(t, table.Procs.slots, 1)
+	require.Equal(t, 1, table.Procs.leased())
+	require.LessOrEqual(t, r.proc.had, time.Since(began))
 	remove()
-	require.Empty(t, table.Procs.slots)
-	require.Nil(t, NewProcs(0))
+	require.Zero(t, table.Procs.leased())
+	require.Nil(t, NewProcs(0, always))
 }
 
 // BenchmarkSmallRequestsBesideLongReads asks a server for next to nothing while
 // sixteen reads keep its processors busy.
 func BenchmarkSmallRequestsBesideLongReads(b *testing.B) {
-	for name, n := range map[string]int{"semaphore": max(1, runtime.GOMAXPROCS(0)-1), "without": 0} {
+	for name, n := range map[string]int{"leases": max(1, runtime.GOMAXPROCS(0)-1), "without": 0} {
 		b.Run(name, func(b *testing.B) {
 			table := NewTable(nil)
-			table.Procs = NewProcs(n)
+			table.Procs = NewProcs(n, always)
 			ctx, cancel := context.WithCancel(b.Context())
 			var wg sync.WaitGroup
 			for range 16 {
@@ -146,7 +247,7 @@ func BenchmarkSmallRequestsBesideLongReads(b *testing.B) {
 func TestAReadThatWaitsForMemoryHoldsNoProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := fixed(800 * mib)
-		table.Procs = NewProcs(1)
+		table.Procs = NewProcs(1, always)
 		first, _, removeFirst := add(t, table, "/first")
 		second, _, removeSecond := add(t, table, "/second")
 		defer removeSecond()
@@ -154,8 +255,8 @@ func TestAReadThatWaitsForMemoryHoldsNoProcessor(t *testing.T) {
 		require.False(t, expects(t, second, 298*mib))
 		third, ctx, removeThird := add(t, table, "/third")
 		defer removeThird()
-		require.NoError(t, third.Yield(ctx), "it counts what it selects")
-		require.Len(t, table.Procs.slots, 1)
+		works(ctx, t, third, 2*withoutSlot) // It counts what it selects.
+		require.Equal(t, 1, table.Procs.leased())
 		require.True(t, expects(t, third, 298*mib))
 		admitted := make(chan error, 1)
 		go func() {
@@ -164,7 +265,7 @@ func TestAReadThatWaitsForMemoryHoldsNoProcessor(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Empty(t, admitted)
-		require.Empty(t, table.Procs.slots)
+		require.Zero(t, table.Procs.leased())
 		removeFirst()
 		require.NoError(t, <-admitted)
 	})
