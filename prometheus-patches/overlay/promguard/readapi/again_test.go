@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,4 +95,80 @@ func TestAReadThatFindsNoMemoryWaitsWithoutAPlaceAndRunsAgain(t *testing.T) {
 	<-got
 	require.EqualValues(t, 2, runs.Load())
 	require.Eventually(t, func() bool { return budget.Held() == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestAReadThatIsStoppedWhenItHasToRunAgainGivesOneAnswer(t *testing.T) {
+	for name, writes := range map[string]bool{"the handler tells of the error": true, "the handler is silent": false} {
+		t.Run(name, func(t *testing.T) {
+			budget := reads.NewBudget(128<<20, nil)
+			_, holdCtx, release := reads.NewTable(budget).Add(t.Context(), reads.Info{}, reads.Limits{})
+			defer release()
+			other := reads.FromContext(holdCtx)
+			require.NoError(t, other.Expect(60<<20))
+			require.NoError(t, other.Begin(holdCtx))
+			h := limited(t, Options{Budget: budget})
+			rec := httptest.NewRecorder()
+			h.API("/query", func(w http.ResponseWriter, r *http.Request) {
+				read := reads.FromContext(r.Context())
+				require.NoError(t, read.Expect(60<<20))
+				err := read.Begin(r.Context())
+				require.Error(t, err)
+				require.True(t, read.MustWait())
+				read.Stop(&reads.Stop{Reason: reads.ReasonMemory, Text: "Try again: memory"})
+				if writes {
+					http.Error(w, err.Error(), http.StatusInternalServerError)
+				}
+			})(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+			require.Equal(t, "Try again: memory", envelopeOf(t, rec.Body.String()).Error)
+		})
+	}
+}
+
+func TestALongReadOnAPlaceForQuickOnesRunsAgainOnAnother(t *testing.T) {
+	h := limited(t, Options{QueryConcurrency: 2, QueueTimeout: time.Minute, Timeout: time.Minute})
+	entered, end := make(chan struct{}, 2), make(chan struct{})
+	var runs atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("/first", h.API("/query", func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-end
+	}))
+	mux.HandleFunc("/long", h.API("/query", func(w http.ResponseWriter, r *http.Request) {
+		read := reads.FromContext(r.Context())
+		if w.Header().Set("X-Run", "x"); runs.Add(1) > 1 {
+			_, _ = io.WriteString(w, "all of "+r.FormValue("query"))
+			return
+		}
+		for {
+			if err := read.Yield(r.Context()); err != nil {
+				http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	mux.HandleFunc("/small", h.API("/query", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "small") }))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	answers := make(chan string, 2)
+	ask := func(path string) {
+		resp, err := http.PostForm(s.URL+path, url.Values{"query": {"it"}})
+		if err != nil {
+			answers <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		answers <- string(body)
+	}
+	go ask("/first")
+	<-entered
+	go ask("/long")
+	require.Eventually(t, func() bool { return h.query.Waiting() == 1 }, time.Minute, time.Millisecond)
+	_, body := get(t, s.URL+"/small")
+	require.Equal(t, "small", body)
+	close(end)
+	require.ElementsMatch(t, []string{"", "all of it"}, []string{<-answers, <-answers})
+	require.EqualValues(t, 2, runs.Load())
 }

@@ -72,16 +72,15 @@ func (w *writer) WriteHeader(code int) {
 	if w.wroteHeader || w.replaced {
 		return
 	}
+	if !w.read.Begun() {
+		w.replaced = true // The handler runs again.
+		return
+	}
 	if stop := reads.Stopped(w.ctx); stop != nil {
 		w.replaceByStop(stop)
 		return
 	}
-	if w.read.MustWait() {
-		w.replaced = true // The handler runs again.
-		return
-	}
 	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get(headerStopping) != "" {
-		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
 		return
 	}

@@ -40,9 +40,13 @@ func (r *Read) Use(bytes int64) error {
 
 // Yield implements storage.ReadAccount.
 func (r *Read) Yield(ctx context.Context) error {
-	if ctx.Err() == nil {
-		r.procs.take(ctx, &r.proc)
+	if err := storage.ReadEnded(ctx); err != nil {
+		return err
 	}
+	if err := r.stay(); err != nil {
+		return err
+	}
+	r.procs.take(ctx, &r.proc)
 	return storage.ReadEnded(ctx)
 }
 

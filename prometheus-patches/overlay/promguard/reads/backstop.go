@@ -44,7 +44,7 @@ const (
 	// bigAccount is how much a read must hold to be among those that are stopped first.
 	bigAccount = 16 << 20
 	// pressedReads is how many small reads may run at a time until memory falls.
-	pressedReads = 4
+	pressedReads = 8
 	// everyRead is how many may run otherwise.
 	everyRead = math.MaxInt
 )
@@ -52,7 +52,9 @@ const (
 // Backstop stops reads when the process is about to run out of memory, until the
 // context ends. It trusts no account: first go those that say they hold the most, then
 // the youngest, twice as many each time, while a few small ones may begin until memory
-// falls. All go, and none begins, when the kernel is about to kill. It looks at reads alone: nothing else is stopped.
+// falls. Those go last that are being answered, and before them those that have only just
+// begun. All go, and none begins, when the kernel is about to kill. It looks at reads
+// alone: nothing else is stopped.
 func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 	collect, takes := collector()
 	s := &backstop{budget: b, collect: collect, takes: takes, hasLimit: debug.SetMemoryLimit(-1) < math.MaxInt64}
@@ -85,7 +87,7 @@ func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 func (b *Budget) busy() bool {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	return len(b.reads)+len(b.smallQueue)+len(b.largeQueue) > 0 || b.allowed != everyRead
+	return len(b.reads)+b.waiting() > 0 || b.allowed != everyRead
 }
 
 // collector returns a function that starts a garbage collection, if none that it has
@@ -200,14 +202,8 @@ func (b *Budget) stopSome(n int, u memory.Usage) (running bool) {
 			order = append(order, r)
 		}
 	}
-	big := func(r *Read) int64 {
-		if held := max(r.held, r.used.Load()); held >= bigAccount {
-			return held
-		}
-		return 0
-	}
 	slices.SortFunc(order, func(a, b *Read) int {
-		return cmp.Or(cmp.Compare(big(b), big(a)), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(a.spared(), b.spared()), cmp.Compare(b.bigAccount(), a.bigAccount()), cmp.Compare(b.id, a.id))
 	})
 	for _, r := range order[:min(n, len(order))] {
 		r.leaving = true
@@ -215,6 +211,26 @@ func (b *Budget) stopSome(n int, u memory.Usage) (running bool) {
 			size(max(u.Live, u.Heap)), size(u.Limit), size(r.held)))
 	}
 	return len(b.reads) > 0
+}
+
+// spared says how late a read is stopped.
+func (r *Read) spared() int {
+	switch {
+	case r.bytes.Load() > 0:
+		return 2 // What it took is all but done, and its answer would be cut off.
+	case r.bigAccount() == 0 && r.isQuick():
+		return 1
+	default:
+		return 0
+	}
+}
+
+// bigAccount returns what the read holds if that is much, or 0.
+func (r *Read) bigAccount() int64 {
+	if held := max(r.held, r.used.Load()); held >= bigAccount {
+		return held
+	}
+	return 0
 }
 
 // allow lets so many small reads run at a time, or every read.

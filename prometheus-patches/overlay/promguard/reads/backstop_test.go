@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -25,8 +26,8 @@ import (
 	"github.com/prometheus/prometheus/promguard/memory"
 )
 
-// quick is how long a collection takes.
-func quick() time.Duration { return 0 }
+// atOnce is how long a collection takes.
+func atOnce() time.Duration { return 0 }
 
 // running are the contexts of reads, by name.
 type running map[string]context.Context
@@ -60,7 +61,7 @@ func TestTheBackstopStopsTheLargestAccountsThenTheYoungestThenAll(t *testing.T) 
 		require.NoError(t, r.Use(read.uses))
 	}
 	collections := 0
-	s := &backstop{budget: table.Budget, collect: func(bool) { collections++ }, takes: quick, hasLimit: true}
+	s := &backstop{budget: table.Budget, collect: func(bool) { collections++ }, takes: atOnce, hasLimit: true}
 	now, u := time.Now(), memory.Usage{Limit: 1000 * mib, Live: 700 * mib, Heap: 960 * mib, Cycle: 7}
 	s.look(u, now)
 	require.Empty(t, stopped(ctxs), "garbage is no reason")
@@ -86,6 +87,38 @@ func TestTheBackstopStopsTheLargestAccountsThenTheYoungestThenAll(t *testing.T) 
 	require.Len(t, stopped(ctxs), 7)
 }
 
+func TestTheBackstopStopsLastWhatIsAnsweredOrHasJustBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(10 << 30)
+		ctxs := running{}
+		enter := func(name string) *Read {
+			r, remove := ctxs.add(t, table, name)
+			t.Cleanup(remove)
+			return r
+		}
+		enter("answered").Wrote(1)
+		require.NoError(t, enter("long and large").Use(40*mib))
+		long := enter("long")
+		enter("long and answered").Wrote(1)
+		time.Sleep(quickFor)
+		enter("quick")
+		require.NoError(t, enter("quick and large").Use(60*mib))
+		require.False(t, long.isQuick())
+		var order []string
+		for n := range len(ctxs) {
+			table.Budget.stopSome(1, memory.Usage{})
+			names := stopped(ctxs)
+			require.Len(t, names, n+1)
+			for _, name := range names {
+				if !slices.Contains(order, name) {
+					order = append(order, name)
+				}
+			}
+		}
+		require.Equal(t, []string{"quick and large", "long and large", "long", "quick", "long and answered", "answered"}, order)
+	})
+}
+
 func TestTheBackstopStopsEarlierWhenTheHeapGrowsFaster(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -99,7 +132,7 @@ func TestTheBackstopStopsEarlierWhenTheHeapGrowsFaster(t *testing.T) {
 			table := fixed(10 << 30)
 			_, ctx, remove := add(t, table, "/x")
 			defer remove()
-			s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: quick, hasLimit: true}
+			s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: atOnce, hasLimit: true}
 			now, u := time.Now(), memory.Usage{Limit: 1000 * mib, Live: 400 * mib, Heap: 400 * mib, Cycle: 1}
 			s.look(u, now)
 			u.Live, u.Heap, u.Cycle, u.Growth = u.Live+tc.grows, u.Live+tc.grows, 2, 2<<30
@@ -117,7 +150,7 @@ func TestWhenTheKernelIsAboutToKillAllAreStoppedAndNoneBegins(t *testing.T) {
 		_, remove := ctxs.add(t, table, strconv.Itoa(i))
 		removes = append(removes, remove)
 	}
-	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: quick, hasLimit: true}
+	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: atOnce, hasLimit: true}
 	now, u := time.Now(), memory.Usage{Limit: 900 * mib, Kill: 1000 * mib, Live: 400 * mib, Heap: 870 * mib, Resident: 900 * mib, Cycle: 1}
 	s.look(u, now)
 	require.Empty(t, stopped(ctxs), "garbage may fill all of GOMEMLIMIT")
@@ -138,7 +171,7 @@ func TestWhenTheKernelIsAboutToKillAllAreStoppedAndNoneBegins(t *testing.T) {
 
 func TestFewSmallReadsBeginUntilMemoryFalls(t *testing.T) {
 	table := fixed(10 << 30)
-	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: quick, hasLimit: true}
+	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: atOnce, hasLimit: true}
 	u := memory.Usage{Limit: 1000 * mib, Live: 900 * mib, Heap: 900 * mib, Cycle: 1}
 	s.look(u, time.Now())
 	for range pressedReads {
@@ -160,7 +193,7 @@ func TestNothingIsCollectedForReadsThatAreGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := fixed(10 << 30)
 			_, _, remove := add(t, table, "/x")
-			s := &backstop{budget: table.Budget, collect: func(bool) { u.Cycle++ }, takes: quick, hasLimit: true}
+			s := &backstop{budget: table.Budget, collect: func(bool) { u.Cycle++ }, takes: atOnce, hasLimit: true}
 			s.look(u, time.Now())
 			require.Positive(t, u.Cycle)
 			remove()
@@ -183,7 +216,7 @@ func begins(t *testing.T, table *Table) error {
 func TestWithoutGOMEMLIMITGarbageIsCollectedBelowTheLimit(t *testing.T) {
 	for _, hasLimit := range []bool{true, false} {
 		collections := 0
-		s := &backstop{budget: fixed(mib).Budget, collect: func(bool) { collections++ }, takes: quick, hasLimit: hasLimit}
+		s := &backstop{budget: fixed(mib).Budget, collect: func(bool) { collections++ }, takes: atOnce, hasLimit: hasLimit}
 		s.look(memory.Usage{Limit: 1000 * mib, Live: 500 * mib, Heap: 750 * mib, Cycle: 1}, time.Now())
 		require.Zero(t, collections)
 		s.look(memory.Usage{Limit: 1000 * mib, Live: 500 * mib, Heap: 810 * mib, Cycle: 1}, time.Now())

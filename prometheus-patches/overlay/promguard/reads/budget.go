@@ -5,7 +5,6 @@ package reads
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -35,9 +34,9 @@ const (
 // to end for another. What it turns out to need beyond comes from a reserve.
 //
 // One read may have half. Small ones, of a 64th, do not wait for large ones: an
-// eighth is theirs alone, and up to half is while no large one waits. Large ones
-// begin while they hold less than three quarters together, in the order in which
-// they came. Safe for concurrent use.
+// eighth is theirs alone while they are quick, and up to half is while no large one
+// waits. Large ones begin while they and those that have run for long hold less than
+// three quarters together, in the order in which they came. Safe for concurrent use.
 type Budget struct {
 	most  int64               // What the operator allows, or 0.
 	usage func() memory.Usage // What the process uses, or nil if nobody knows.
@@ -45,10 +44,13 @@ type Budget struct {
 	mtx   sync.Mutex
 	total int64
 	held  int64
-	large int64 // What of it is held by reads that are not small.
+	large int64 // What of it is held by reads that are large or long.
 	reads map[*Read]struct{}
-	// smallQueue and largeQueue are who waits, in order.
-	smallQueue, largeQueue []*waiter
+	// queues are who waits, in order.
+	queues [3]queue
+	// roomiest is the largest budget of late, and before that.
+	roomiest [2]int64
+	turned   time.Time
 	// allowed is how many reads may run. While it is not every one, they are small.
 	allowed int
 
@@ -58,6 +60,16 @@ type Budget struct {
 	cycle    uint64
 	lastUsed int64
 }
+
+// queue is reads that wait for memory, in order. Those of the first queue are served
+// first: none waits for one of a later queue.
+type queue []*waiter
+
+const (
+	quickQueue = iota // Small ones.
+	longQueue         // Small ones that have run for long before.
+	largeQueue
+)
 
 // waiter is a read that waits for memory.
 type waiter struct {
@@ -93,7 +105,14 @@ func (b *Budget) Held() int64 {
 func (b *Budget) Waiting() int {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	return len(b.smallQueue) + len(b.largeQueue)
+	return b.waiting()
+}
+
+func (b *Budget) waiting() (n int) {
+	for _, q := range b.queues {
+		n += len(q)
+	}
+	return n
 }
 
 // Used returns what reads say that they hold, in bytes.
@@ -131,7 +150,23 @@ func (b *Budget) refresh() {
 			b.total = min(b.total, b.most)
 		}
 	}
+	b.remember(time.Now())
 	b.grant()
+}
+
+// lately is for how long a budget is remembered, at least.
+const lately = 5 * time.Minute
+
+// remember notes how large the budget is.
+func (b *Budget) remember(now time.Time) {
+	if since := now.Sub(b.turned); since > lately {
+		b.roomiest[1], b.roomiest[0] = b.roomiest[0], 0
+		if since > 2*lately {
+			b.roomiest[1] = 0
+		}
+		b.turned = now
+	}
+	b.roomiest[0] = max(b.roomiest[0], b.total)
 }
 
 // perRead is what one read may have.
@@ -150,25 +185,28 @@ var expired = func() <-chan time.Time {
 	return c
 }()
 
+// countsAsLarge says whether what the read holds, so many bytes, is not small and quick.
+func (b *Budget) countsAsLarge(r *Read, bytes int64) bool { return r.long.Load() || b.isLarge(bytes) }
+
 // mayBegin says whether a read that holds nothing may begin with so many bytes, if
 // nobody waits in front of it.
-func (b *Budget) mayBegin(bytes int64) bool {
+func (b *Budget) mayBegin(r *Read, bytes int64) bool {
 	small := b.held - b.large
 	switch {
 	case b.allowed != everyRead:
-		return !b.isLarge(bytes) && len(b.reads) < b.allowed
-	case b.isLarge(bytes):
+		return !b.countsAsLarge(r, bytes) && len(b.reads) < b.allowed
+	case b.countsAsLarge(r, bytes):
 		return b.large+bytes <= b.total-2*b.reserve() && b.held+bytes <= b.total
 	case small+bytes <= b.reserve():
 		return true
 	default:
-		return len(b.largeQueue) == 0 && small+bytes <= b.total/2 && b.held+bytes <= b.total
+		return len(b.queues[largeQueue]) == 0 && small+bytes <= b.total/2 && b.held+bytes <= b.total
 	}
 }
 
 // mayGrow says whether a read may hold so many more bytes than it does.
 func (b *Budget) mayGrow(r *Read, more int64) bool {
-	if b.isLarge(r.held + more) {
+	if b.countsAsLarge(r, r.held+more) {
 		others := b.large
 		if r.large {
 			others -= r.held
@@ -184,7 +222,7 @@ func (b *Budget) hold(r *Read, bytes int64) {
 		b.large -= r.held
 	}
 	b.held += bytes - r.held
-	r.held, r.large = bytes, b.isLarge(bytes)
+	r.held, r.large = bytes, b.countsAsLarge(r, bytes)
 	if r.large {
 		b.large += bytes
 	}
@@ -194,8 +232,22 @@ func (b *Budget) hold(r *Read, bytes int64) {
 	}
 }
 
-// errMustWait unwinds a read that cannot begin at once.
-var errMustWait = errors.New("there is no memory for this request yet")
+// move makes a read that has run for long count as one. It returns false if there is no
+// room for that: an eighth is for others.
+func (b *Budget) move(r *Read) bool {
+	if b == nil {
+		r.long.Store(true)
+		return true
+	}
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	if r.large || b.large+r.held <= b.total-b.reserve() {
+		r.long.Store(true)
+		b.hold(r, r.held)
+		return true
+	}
+	return false
+}
 
 // begin reserves what the read expects to need. If it would have to wait it gets
 // errMustWait: it is to let go of all that it has, to wait, and to run again.
@@ -212,34 +264,40 @@ func (b *Budget) begin(r *Read) error {
 		return nil
 	}
 	if bytes > max(r.most, b.perRead()) {
-		return b.tooLarge(r) // It would wait for what nobody is given.
+		return b.tooLarge(r, bytes) // It would wait for what nobody is given.
 	}
-	if begun := r.bytes.Load() > 0; begun || r.waited {
-		if b.mayGrow(r, bytes-held) { // It is a little more than the last time.
-			b.hold(r, bytes)
-			r.reserved.Store(expected)
-			return nil
-		}
-		if begun { // Its answer cannot begin again.
-			return b.spent(r)
-		}
-	}
-	b.hold(r, 0)
-	if len(*b.queue(bytes)) == 0 && b.mayBegin(bytes) {
+	// It may be a little more than the last time, or come after its answer has begun.
+	goesOn := (r.waited || r.answer.Load() == answering) && b.mayGrow(r, bytes-held)
+	if goesOn || b.beginsAtOnce(r, bytes) {
 		b.hold(r, bytes)
 		r.reserved.Store(expected)
 		return nil
 	}
-	b.hold(r, held)
 	r.needs = bytes
-	return errMustWait
+	if err := r.runAgain(); err != nil {
+		return err
+	}
+	return b.spent(r) // Its answer cannot begin again.
 }
 
-func (b *Budget) queue(bytes int64) *[]*waiter {
-	if b.isLarge(bytes) {
-		return &b.largeQueue
+// beginsAtOnce says whether a read may begin with so many bytes in place of those that
+// it holds.
+func (b *Budget) beginsAtOnce(r *Read, bytes int64) bool {
+	held := r.held
+	b.hold(r, 0)
+	defer func() { b.hold(r, held) }()
+	return len(*b.queue(r, bytes)) == 0 && b.mayBegin(r, bytes)
+}
+
+func (b *Budget) queue(r *Read, bytes int64) *queue {
+	switch {
+	case b.isLarge(bytes):
+		return &b.queues[largeQueue]
+	case r.long.Load():
+		return &b.queues[longQueue]
+	default:
+		return &b.queues[quickQueue]
 	}
-	return &b.smallQueue
 }
 
 // wait lets a read begin, or begin again: it lets go of all that it holds, and waits for
@@ -248,15 +306,15 @@ func (b *Budget) queue(bytes int64) *[]*waiter {
 func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
 	b.refresh() // Nobody does while no read runs.
 	b.mtx.Lock()
+	r.waited = r.held > 0
+	w := &waiter{r, max(r.needs, r.held, admitBytes), make(chan struct{})}
 	b.hold(r, 0)
-	r.waited = r.needs > 0
-	w := &waiter{r, max(r.needs, admitBytes), make(chan struct{})}
 	r.needs = 0
 	r.expected.Store(0)
 	r.reserved.Store(w.bytes - admitBytes)
 	r.used.Store(0)
 	bytes := w.bytes
-	if queue := b.queue(bytes); len(*queue) < maxWaiting*maxWaiting {
+	if queue := b.queue(r, bytes); len(*queue) < maxWaiting*maxWaiting {
 		*queue = append(*queue, w)
 		b.grant()
 	} else {
@@ -276,9 +334,9 @@ func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bo
 	}
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	is := func(other *waiter) bool { return other == w }
-	b.smallQueue = slices.DeleteFunc(b.smallQueue, is)
-	b.largeQueue = slices.DeleteFunc(b.largeQueue, is)
+	for i := range b.queues {
+		b.queues[i] = slices.DeleteFunc(b.queues[i], func(other *waiter) bool { return other == w })
+	}
 	b.hold(r, 0) // It may have been granted in the meantime.
 	b.grant()
 	return false
@@ -288,25 +346,23 @@ func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bo
 // have any more, because the budget has become smaller, is passed over until it has
 // waited for long enough.
 func (b *Budget) grant() {
-	next := func(queue *[]*waiter, fits func(*waiter) bool) bool {
-		for i, w := range *queue {
-			if w.bytes > max(b.perRead(), admitBytes) {
-				continue
-			}
-			if !fits(w) {
-				return false
-			}
-			*queue = slices.Delete(*queue, i, i+1)
-			b.hold(w.read, w.bytes)
-			w.read.most = b.perRead()
-			close(w.ready)
-			return true
+	for i := range b.queues {
+		for b.grantNext(&b.queues[i]) {
 		}
+	}
+}
+
+func (b *Budget) grantNext(q *queue) bool {
+	i := slices.IndexFunc(*q, func(w *waiter) bool { return w.bytes <= max(b.perRead(), admitBytes) })
+	if i < 0 || !b.mayBegin((*q)[i].read, (*q)[i].bytes) {
 		return false
 	}
-	fits := func(w *waiter) bool { return b.mayBegin(w.bytes) }
-	for next(&b.largeQueue, fits) || next(&b.smallQueue, fits) {
-	}
+	w := (*q)[i]
+	*q = slices.Delete(*q, i, i+1)
+	b.hold(w.read, w.bytes)
+	w.read.most = b.perRead()
+	close(w.ready)
+	return true
 }
 
 // grow gives the read what it uses beyond what it has reserved, or stops it.
@@ -318,7 +374,7 @@ func (b *Budget) grow(r *Read, used int64) error {
 	case more <= 0 || r.ended:
 		return nil
 	case r.held+more > max(r.most, b.perRead()):
-		return b.tooLarge(r)
+		return b.tooLarge(r, r.held+more)
 	case b.mayGrow(r, max(more, growStep)):
 		more = max(more, growStep)
 	case !b.mayGrow(r, more):
@@ -333,7 +389,7 @@ func (b *Budget) mayExpect(r *Read, bytes int64) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	if admitBytes+bytes > max(r.most, b.perRead()) {
-		return b.tooLarge(r)
+		return b.tooLarge(r, admitBytes+bytes)
 	}
 	return nil
 }
@@ -349,10 +405,14 @@ func (b *Budget) spent(r *Read) error {
 	return stop
 }
 
-// tooLarge stops a read that needs more than any may have, and returns why.
-func (b *Budget) tooLarge(r *Read) error {
-	stop := r.Refusal(ReasonTooLarge, "Select fewer series, a shorter range or a larger step",
-		"needs more than %s of memory, half of %s=%s, which is what one request may have", size(b.perRead()), BudgetFlag, size(b.total))
+// tooLarge stops a read that needs more than any may have, and returns why. Where it
+// would have fitted a while ago, it may again.
+func (b *Budget) tooLarge(r *Read, bytes int64) error {
+	reason, do, when := ReasonTooLarge, "Select fewer series, a shorter range or a larger step", ""
+	if bytes <= max(b.roomiest[0], b.roomiest[1])/2 {
+		reason, do, when = ReasonMemory, tryLess, " now"
+	}
+	stop := r.Refusal(reason, do, "needs more than %s of memory, half of %s=%s, which is what one request may have%s", size(b.perRead()), BudgetFlag, size(b.total), when)
 	r.Stop(stop)
 	return stop
 }

@@ -374,7 +374,7 @@ func runRead(ctx context.Context, t *testing.T, r *Read, total, expect, use int6
 		return
 	}
 	for range steps {
-		if r.Use(use/int64(steps)) != nil {
+		if r.Use(use/int64(steps)) != nil || r.Yield(ctx) != nil {
 			return
 		}
 		if held := r.budget.Held(); held > total {
@@ -385,6 +385,108 @@ func runRead(ctx context.Context, t *testing.T, r *Read, total, expect, use int6
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+func TestAnEighthOfTheMemoryIsForReadsThatHaveJustBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(128 * mib)
+		large, _, removeLarge := add(t, table, "/large")
+		require.False(t, expects(t, large, 60*mib))
+		other, _, removeOther := add(t, table, "/other")
+		defer removeOther()
+		require.False(t, expects(t, other, 30*mib))
+		var small []*Read
+		var ctxs []context.Context
+		for range 36 { // All that is left.
+			r, ctx, remove := add(t, table, "/small")
+			defer remove()
+			small, ctxs = append(small, r), append(ctxs, ctx)
+		}
+		require.EqualValues(t, 128*mib, table.Budget.Held())
+		time.Sleep(quickFor)
+		again := 0
+		for i, r := range small {
+			if r.Yield(ctxs[i]) != nil {
+				again++
+			}
+		}
+		require.Equal(t, 36-20, again, "large and long ones have seven eighths")
+
+		last, lastCtx := small[35], ctxs[35]
+		require.True(t, last.MustWait())
+		got := make(chan error, 1)
+		go func() {
+			_, err := admit(lastCtx, table, last, nil, time.Minute)
+			got <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, got, "it waits for memory of long ones")
+		quick, _, removeQuick := add(t, table, "/quick") // It does not wait behind that.
+		removeQuick()
+		require.False(t, quick.MustWait())
+		removeLarge()
+		require.NoError(t, <-got)
+		require.NoError(t, last.Yield(lastCtx))
+	})
+}
+
+func TestALongReadOfSmallNeedDoesNotWaitBehindLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(128 * mib)
+		first, _, removeFirst := add(t, table, "/first")
+		require.False(t, expects(t, first, 60*mib))
+		large, largeCtx, removeLarge := add(t, table, "/large")
+		defer removeLarge()
+		require.True(t, expects(t, large, 60*mib))
+		largeGot := again(largeCtx, table, large)
+		long, ctx, removeLong := table.Add(t.Context(), Info{}, Limits{})
+		defer removeLong()
+		long.long.Store(true)
+		_, err := admit(ctx, table, long, nil, time.Minute)
+		require.NoError(t, err)
+		require.True(t, long.large)
+		require.Empty(t, largeGot)
+		removeFirst()
+		require.NoError(t, <-largeGot)
+	})
+}
+
+func TestAReadThatFitsWhenTheServerIsAtRestMayTryAgain(t *testing.T) {
+	u := memory.Usage{Limit: 1000 * mib, Live: 100 * mib, Cycle: 1}
+	for _, tc := range []struct {
+		name  string
+		need  int64
+		after time.Duration // Since the budget was as large as that.
+		want  Reason
+	}{
+		{"it fits at rest", 300 * mib, 0, ReasonMemory},
+		{"it fits at rest, which is a while ago", 300 * mib, lately + time.Second, ReasonMemory},
+		{"it never fits", 400 * mib, 0, ReasonTooLarge},
+		{"it does not fit any more", 300 * mib, 3 * lately, ReasonTooLarge},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := u
+				b := NewBudget(0, func() memory.Usage { return now })
+				require.EqualValues(t, 700*mib, b.Total())
+				now.Live, now.Reserved, now.Cycle = 250*mib, 150*mib, 2
+				require.EqualValues(t, 400*mib, b.Total())
+				time.Sleep(tc.after)
+				for need, bytes := range map[string]int64{"expect": 0, "use": tc.need - 10*mib} {
+					r, ctx, remove := add(t, NewTable(b), "/x")
+					defer remove()
+					var err error
+					if need == "use" {
+						err = r.Use(bytes)
+					} else {
+						err = r.Expect(tc.need)
+					}
+					require.ErrorContains(t, err, "needs more than 200MiB of memory")
+					require.Equal(t, tc.want, Stopped(ctx).Reason, need)
+				}
+			})
+		})
 	}
 }
 

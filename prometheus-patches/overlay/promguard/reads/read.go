@@ -60,6 +60,9 @@ type Read struct {
 	done   chan struct{}
 
 	running atomic.Bool
+	place   atomic.Pointer[place]
+	long    atomic.Bool // It has a place and memory for reads that may run for long, or waits for them.
+	answer  atomic.Int32
 	series  atomic.Int64
 	bytes   atomic.Int64
 	cut     atomic.Bool
@@ -76,9 +79,66 @@ type Read struct {
 	large   bool
 	most    int64 // What the read may have, of the budget at its start.
 	needs   int64 // What it has to wait for, or 0.
-	waited  bool  // It has waited for what it needed.
+	waited  bool  // It runs again, and has waited for what it needed.
 	leaving bool  // It was stopped for want of memory.
 	ended   bool
+}
+
+// What becomes of a run of a read.
+const (
+	undecided int32 = iota
+	answering       // The answer has begun.
+	runsAgain       // There is none: it will run again.
+)
+
+// Begun says that the answer is about to begin, and returns false if it must not: the
+// read has found out that it must wait, and runs again.
+func (r *Read) Begun() bool {
+	return r.answer.CompareAndSwap(undecided, answering) || r.answer.Load() == answering
+}
+
+// MustWait says whether the read has ended only because it has to wait: then it is to be
+// admitted again, and to run from its start.
+func (r *Read) MustWait() bool { return r.answer.Load() == runsAgain }
+
+// errMustWait unwinds a read that has to let go of all that it has, to wait, and to run
+// again.
+var errMustWait = errors.New("there is no room for this request yet")
+
+// runAgain ends the run, unless the answer has begun.
+func (r *Read) runAgain() error {
+	if r.answer.CompareAndSwap(undecided, runsAgain) || r.MustWait() {
+		return errMustWait
+	}
+	return nil
+}
+
+// stay returns nil if the read may go on where it is. One that is quick no more moves to
+// a place and to memory for reads that may run for long. If there is none it runs again,
+// but one whose answer has begun stays.
+func (r *Read) stay() error {
+	if r.MustWait() {
+		return errMustWait
+	}
+	p := r.place.Load()
+	if p == nil || time.Now().Before(p.quickUntil) || !p.judged.CompareAndSwap(false, true) {
+		return nil
+	}
+	if p.move() && r.budget.move(r) {
+		return nil
+	}
+	r.long.Store(true)
+	if err := r.runAgain(); err != nil {
+		return err
+	}
+	r.long.Store(false)
+	return nil
+}
+
+// isQuick says whether the read has only just begun.
+func (r *Read) isQuick() bool {
+	p := r.place.Load()
+	return p == nil || !r.long.Load() && time.Now().Before(p.quickUntil)
 }
 
 // FromContext returns the read that the context belongs to, or nil.

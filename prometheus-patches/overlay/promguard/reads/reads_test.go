@@ -95,6 +95,90 @@ func TestPoolBoundsWhatRunsAndHowManyWait(t *testing.T) {
 	require.Nil(t, NewPool("none", 0))
 }
 
+// inPool returns n reads that run in a pool, and their contexts.
+func inPool(t *testing.T, table *Table, pool *Pool, n int) (reads []*Read, ctxs []context.Context) {
+	t.Helper()
+	for range n {
+		r, ctx, remove := table.Add(t.Context(), Info{Method: "GET", Endpoint: "/x"}, Limits{})
+		leave, err := admit(ctx, table, r, pool, time.Second)
+		require.NoError(t, err)
+		t.Cleanup(func() { leave(); remove() })
+		reads, ctxs = append(reads, r), append(ctxs, ctx)
+	}
+	return reads, ctxs
+}
+
+func TestAQuarterOfThePlacesIsForReadsThatHaveJustBegun(t *testing.T) {
+	for _, tc := range []struct{ size, quick int }{{1, 0}, {2, 1}, {4, 1}, {10, 2}, {16, 4}} {
+		synctest.Test(t, func(t *testing.T) {
+			table, pool := NewTable(nil), NewPool("query", tc.size)
+			reads, ctxs := inPool(t, table, pool, tc.size)
+			time.Sleep(quickFor - time.Microsecond)
+			for i, r := range reads {
+				require.NoError(t, r.Yield(ctxs[i]), "it is quick")
+			}
+			time.Sleep(time.Microsecond)
+			mustWait := 0
+			for i, r := range reads {
+				err := r.Yield(ctxs[i])
+				require.Equal(t, r.MustWait(), err != nil)
+				if err == nil {
+					continue
+				}
+				mustWait++
+				require.ErrorIs(t, r.Yield(ctxs[i]), errMustWait, "all of its goroutines end")
+				require.False(t, r.Begun(), "it answers nothing")
+				r.place.Load().leave()
+				got := make(chan error, 1)
+				go func() {
+					_, err := admit(ctxs[i], table, r, pool, time.Hour)
+					got <- err
+				}()
+				synctest.Wait()
+				require.Empty(t, got, "it waits for a place for long reads")
+				_, _ = inPool(t, table, pool, 1)
+				reads[0].place.Load().leave()
+				require.NoError(t, <-got)
+				reads[0] = r
+				time.Sleep(2 * quickFor)
+				require.NoError(t, r.Yield(ctxs[i]), "it runs twice at most")
+				require.True(t, r.Begun())
+				break
+			}
+			require.Equal(t, min(1, tc.quick), mustWait)
+		})
+	}
+}
+
+func TestAReadMovesToAPlaceForLongOnesIfThereIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, pool := NewTable(nil), NewPool("query", 2)
+		reads, ctxs := inPool(t, table, pool, 2)
+		require.Len(t, pool.quick, 1)
+		reads[0].place.Load().leave()
+		time.Sleep(quickFor)
+		require.NoError(t, reads[1].Yield(ctxs[1]))
+		require.Empty(t, pool.quick)
+		require.Len(t, pool.normal, 1)
+		reads[1].place.Load().leave()
+		reads[1].place.Load().leave()
+		require.Empty(t, pool.normal)
+		require.True(t, reads[1].place.Load().move(), "one without a place needs none")
+	})
+}
+
+func TestAReadWhoseAnswerHasBegunStaysWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, pool := NewTable(nil), NewPool("query", 2)
+		reads, ctxs := inPool(t, table, pool, 2)
+		require.True(t, reads[1].Begun())
+		time.Sleep(time.Hour)
+		require.NoError(t, reads[1].Yield(ctxs[1]))
+		require.True(t, reads[1].Begun())
+		require.Len(t, pool.quick, 1)
+	})
+}
+
 func TestTableStopsOneReadOrAll(t *testing.T) {
 	table := NewTable(nil)
 	_, ctx1, remove1 := add(t, table, "/1")

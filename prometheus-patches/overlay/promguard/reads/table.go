@@ -62,30 +62,22 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 }
 
 // Admit waits for the read's turn, with nothing in its hands: for memory, and then for a
-// place in the pool, which the caller gives back through leave. If its turn does not come before the timer
-// fires, the read is stopped, and the error says why.
+// place in the pool, which the caller gives back through leave. If its turn does not come
+// before the timer fires, the read is stopped, and the error says why.
 func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, timeout <-chan time.Time, wait time.Duration) (leave func(), err error) {
 	r.running.Store(false)
-	r.Wait() // A read that has to wait for memory has run on a processor until then.
+	r.Wait() // A read that has to wait has run on a processor until then.
+	r.answer.CompareAndSwap(runsAgain, undecided)
 	if b := r.budget; b != nil && !b.wait(ctx, r, timeout) {
 		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(b.Total())), wait)
 	}
-	if !pool.acquire(ctx, timeout) {
-		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", cap(pool.permits), pool.name), wait)
+	place := pool.acquire(ctx, r.long.Load(), timeout)
+	if place == nil {
+		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", pool.size, pool.name), wait)
 	}
+	r.place.Store(place)
 	r.running.Store(true)
-	return sync.OnceFunc(pool.release), nil
-}
-
-// MustWait says whether the read has ended only because it has to wait for memory: then
-// it is to be admitted again, and to run from its start.
-func (r *Read) MustWait() bool {
-	if r.budget == nil {
-		return false
-	}
-	r.budget.mtx.Lock()
-	defer r.budget.mtx.Unlock()
-	return r.needs > 0
+	return place.leave, nil
 }
 
 func (*Table) refuse(ctx context.Context, r *Read, why string, wait time.Duration) error {
