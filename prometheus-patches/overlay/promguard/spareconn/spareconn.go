@@ -7,9 +7,9 @@
 // Prometheus accepts --web.max-connections connections and lets all others wait
 // in the kernel, those of the kubelet's probes among them: as many clients that
 // are idle or slow make it look dead, and it is killed. Here a connection on which
-// no request runs is closed when another one needs its room, the one first that
-// has been so for longest. If requests run on all, some more connections are
-// accepted for what must never wait.
+// no request runs is closed when another one needs its room: those first that never
+// carried one, then the one that has been so for longest. If requests run on all, some
+// more connections are accepted for what must never wait.
 package spareconn
 
 import (
@@ -30,6 +30,10 @@ import (
 // earlier.
 const lifetime = 30 * time.Second
 
+// fresh is how long a connection may take for its first request before it is closed in
+// favour of those that have carried some.
+const fresh = time.Second
+
 // served are the paths that are answered over spare connections.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
 
@@ -45,9 +49,9 @@ type Pool struct {
 	open int
 	// spares are how many of those on which requests run are spare.
 	spares int
-	// waiting are the connections on which no request runs, those first that have
-	// been so for longest.
-	waiting *list.List
+	// unused and idle are the connections on which no request runs, those first that
+	// have been so for longest. On the unused ones none ever has.
+	unused, idle *list.List
 }
 
 // NewPool returns a pool of at most so many connections, and some to spare for what
@@ -55,9 +59,10 @@ type Pool struct {
 func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
 	factory := promauto.With(reg)
 	return &Pool{
-		most:    most,
-		extra:   spare,
-		waiting: list.New(),
+		most:   most,
+		extra:  spare,
+		unused: list.New(),
+		idle:   list.New(),
 		spare: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_accepted_total",
 			Help: "Connections that were accepted although requests ran on --web.max-connections others.",
@@ -129,6 +134,8 @@ type conn struct {
 	pool   *Pool
 	closed bool
 	state  http.ConnState
+	since  time.Time // When it was accepted.
+	used   bool
 	// requests is how many handlers run.
 	requests int
 	// spare says that there was room on no other when a request began.
@@ -136,21 +143,32 @@ type conn struct {
 	// answered says that a handler has run since the connection was idle: what it
 	// wrote may not have been sent yet.
 	answered bool
-	// place is where the connection is in pool.waiting, or nil.
+	// place is where the connection is in the pool's lists, or nil.
 	place *list.Element
+}
+
+// list returns the list in which the connection is while no request runs on it.
+func (c *conn) list() *list.List {
+	if c.used {
+		return c.pool.idle
+	}
+	return c.pool.unused
 }
 
 // accept takes a connection into the pool, and closes others in its favour.
 func (p *Pool) accept(inner net.Conn) net.Conn {
-	c := &conn{Conn: inner, pool: p}
+	c := &conn{Conn: inner, pool: p, since: time.Now()}
 	var replaced []*conn
 	p.mtx.Lock()
 	p.open++
 	c.file()
-	for over := p.open - p.most; len(replaced) < over && p.waiting.Len() > 1; {
-		longest := p.waiting.Front().Value.(*conn)
-		longest.unfile()
-		replaced = append(replaced, longest)
+	for over := p.open - p.most; len(replaced) < over; {
+		other := p.replaceable(c)
+		if other == nil {
+			break
+		}
+		other.unfile()
+		replaced = append(replaced, other)
 	}
 	isSpare := p.open-len(replaced) > p.most
 	p.mtx.Unlock()
@@ -164,11 +182,27 @@ func (p *Pool) accept(inner net.Conn) net.Conn {
 	return c
 }
 
+// replaceable returns which connection is closed in favour of c, or nil. A client may be
+// about to send its first request: it has a while for that, if there is another one.
+func (p *Pool) replaceable(c *conn) *conn {
+	first := p.unused.Front()
+	if first != nil && first.Value != c && c.since.Sub(first.Value.(*conn).since) >= fresh {
+		return first.Value.(*conn)
+	}
+	if longest := p.idle.Front(); longest != nil {
+		return longest.Value.(*conn)
+	}
+	if first != nil && first.Value != c {
+		return first.Value.(*conn)
+	}
+	return nil
+}
+
 // file puts the connection behind those that wait, if no request runs on it.
 func (c *conn) file() {
 	busy := c.requests > 0 || c.answered && c.state == http.StateActive
 	if c.place == nil && !busy && !c.closed {
-		c.place = c.pool.waiting.PushBack(c)
+		c.place = c.list().PushBack(c)
 		c.setSpare(false)
 	}
 }
@@ -184,7 +218,7 @@ func (c *conn) setSpare(spare bool) {
 
 func (c *conn) unfile() {
 	if c.place != nil {
-		c.pool.waiting.Remove(c.place)
+		c.list().Remove(c.place)
 		c.place = nil
 	}
 }
@@ -221,11 +255,15 @@ func (p *Pool) begin(c *conn) (spare bool) {
 	c.requests++
 	c.answered = true
 	c.unfile()
+	c.used = true
 	if !c.spare && !c.closed {
-		c.setSpare(p.open-p.waiting.Len()-p.spares > p.most)
+		c.setSpare(p.busy()-p.spares > p.most)
 	}
 	return c.spare
 }
+
+// busy returns on how many connections requests run.
+func (p *Pool) busy() int { return p.open - p.unused.Len() - p.idle.Len() }
 
 func (p *Pool) end(c *conn) {
 	p.mtx.Lock()

@@ -102,7 +102,7 @@ func (s *server) run(t *testing.T, n int) (end func()) {
 func (s *server) busy() int {
 	s.pool.mtx.Lock()
 	defer s.pool.mtx.Unlock()
-	return s.pool.open - s.pool.waiting.Len()
+	return s.pool.busy()
 }
 
 func (s *server) openConns() int {
@@ -148,6 +148,43 @@ func TestConnectionsThatAskForNothingMakeRoomForThoseThatDo(t *testing.T) {
 		_, err := idle[0].Read(make([]byte, 1))
 		require.Error(t, err, "the first to come has waited for longest")
 	})
+}
+
+func TestWhichConnectionMakesRoom(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	for _, tc := range []struct {
+		name  string
+		open  []conn
+		close int // Of those that are open; -1: none.
+	}{
+		{"one that never carried a request", []conn{{used: true}, {since: ago(2 * fresh)}, {since: ago(2 * fresh)}}, 1},
+		{"the longest idle one, if the unused ones are fresh", []conn{{since: ago(fresh / 2)}, {used: true}, {used: true}}, 1},
+		{"a fresh one, if there is no other", []conn{{since: ago(fresh / 2)}, {since: ago(fresh / 2)}}, 0},
+		{"none on which a request runs", []conn{{used: true, requests: 1}, {used: true, requests: 1}}, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := NewPool(len(tc.open), 1, prometheus.NewRegistry())
+			closed := -1
+			for i := range tc.open {
+				c := &tc.open[i]
+				inner, other := net.Pipe()
+				t.Cleanup(func() { inner.Close(); other.Close() })
+				c.Conn, c.pool = inner, p
+				p.open++
+				c.file()
+			}
+			inner, other := net.Pipe()
+			t.Cleanup(func() { inner.Close(); other.Close() })
+			p.accept(inner)
+			for i := range tc.open {
+				if tc.open[i].closed {
+					require.Equal(t, -1, closed, "one is enough")
+					closed = i
+				}
+			}
+			require.Equal(t, tc.close, closed)
+		})
+	}
 }
 
 func TestARequestThatRunsIsNeverClosed(t *testing.T) {
