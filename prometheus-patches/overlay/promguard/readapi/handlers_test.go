@@ -575,6 +575,42 @@ func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	require.Contains(t, body, "--web.enable-lifecycle")
 }
 
+func TestEvery503SaysWhenToComeAgain(t *testing.T) {
+	ends := map[string]func(h *Handlers, w http.ResponseWriter, r *http.Request){
+		"upstream's own timeout": func(_ *Handlers, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+		"not ready": func(_ *Handlers, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerStopping, "false")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+	}
+	for _, reason := range []reads.Reason{
+		reads.ReasonDeadline, reads.ReasonTooLarge, reads.ReasonText, reads.ReasonMemory, reads.ReasonQueue,
+		reads.ReasonSlow, reads.ReasonOperator, reads.ReasonShutdown, reads.ReasonBroken,
+	} {
+		stop := &reads.Stop{Reason: reason, Text: "Try again: " + string(reason)}
+		ends[string(reason)+", silently"] = func(h *Handlers, _ http.ResponseWriter, _ *http.Request) { h.table.StopAll(stop, 0) }
+		ends[string(reason)+", with an error"] = func(h *Handlers, w http.ResponseWriter, _ *http.Request) {
+			h.table.StopAll(stop, 0)
+			http.Error(w, "canceled", http.StatusUnprocessableEntity)
+		}
+	}
+	for name, end := range ends {
+		for _, route := range []string{"/query", "/query_exemplars", "/series", "/labels", "/read", "/rules", "/format_query", "/federate", "/consoles/*filepath"} {
+			h := limited(t, Options{Timeout: time.Minute, QueryConcurrency: 1, MetadataConcurrency: 1, BulkConcurrency: 1})
+			bound := h.Root
+			if route != "/federate" && !strings.HasPrefix(route, "/consoles") {
+				bound = h.API
+			}
+			rec := httptest.NewRecorder()
+			bound(route, func(w http.ResponseWriter, r *http.Request) { end(h, w, r) })(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			require.Contains(t, []int{http.StatusServiceUnavailable, http.StatusUnprocessableEntity}, rec.Code)
+			require.Equal(t, rec.Code == http.StatusServiceUnavailable, rec.Header().Get("Retry-After") == "5", "%s %s: %d", route, name, rec.Code)
+		}
+	}
+}
+
 func TestServerThatIsNotReadySaysSoInTheEnvelope(t *testing.T) {
 	h := limited(t, Options{Timeout: time.Minute, Replay: func() string { return "it replays segment 3 of 9" }})
 	for stopping, want := range map[string]string{"false": "it replays segment 3 of 9", "true": "the server is shutting down"} {

@@ -25,7 +25,7 @@ const (
 	// stallAfter is how long a client may take for a piece of its answer before the
 	// read gives back its place: others do not wait for clients.
 	stallAfter = 100 * time.Millisecond
-	// retryAfter is when a client may come again that found no room, in seconds.
+	// retryAfter is when a client may come again after a 503, in seconds.
 	retryAfter = "5"
 	// headerStopping is by which upstream tells a server that ends, "true", from one
 	// that is not ready yet.
@@ -91,6 +91,7 @@ func (w *writer) WriteHeader(code int) {
 			_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
 		}
 	}
+	w.sayWhenToRetry(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -275,15 +276,18 @@ func (w *writer) replaceByStop(stop *reads.Stop) {
 	case reads.ReasonShutdown:
 		// As upstream answers from now on: whoever has another server may ask that.
 		w.Header().Set(headerStopping, "true")
-		w.Header().Set("Retry-After", retryAfter)
 		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
 		// The server drops the connection, perhaps before it has sent what it buffers.
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
-	case reads.ReasonMemory, reads.ReasonQueue:
-		w.Header().Set("Retry-After", retryAfter)
-		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
 	default:
 		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+	}
+}
+
+// sayWhenToRetry puts into every 503 when the client may come again.
+func (w *writer) sayWhenToRetry(code int) {
+	if code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", retryAfter)
 	}
 }
 
@@ -294,6 +298,7 @@ func (w *writer) refuse(code int, errorType string, err error) {
 	// What a handler had meant for its own answer.
 	w.Header().Del("Content-Encoding")
 	w.Header().Del("Content-Length")
+	w.sayWhenToRetry(code)
 	if !w.endpoint.json {
 		http.Error(w.ResponseWriter, err.Error(), code)
 		return
