@@ -233,6 +233,16 @@ func (r *Read) bigAccount() int64 {
 	return 0
 }
 
+// smallOnes returns how many small reads run that are not being answered yet.
+func (b *Budget) smallOnes() (n int) {
+	for r := range b.reads {
+		if !r.large && r.bytes.Load() == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // allow lets so many small reads run at a time, or every read.
 func (b *Budget) allow(n int) {
 	b.mtx.Lock()

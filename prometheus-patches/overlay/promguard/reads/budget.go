@@ -51,7 +51,7 @@ type Budget struct {
 	// roomiest is the largest budget of late, and before that.
 	roomiest [2]int64
 	turned   time.Time
-	// allowed is how many reads may run. While it is not every one, they are small.
+	// allowed is how many small reads may run. While it is not every one, no other begins.
 	allowed int
 
 	// rest is what the process holds beside reads, as of the collection cycle, and
@@ -194,7 +194,7 @@ func (b *Budget) mayBegin(r *Read, bytes int64) bool {
 	small := b.held - b.large
 	switch {
 	case b.allowed != everyRead:
-		return !b.countsAsLarge(r, bytes) && len(b.reads) < b.allowed
+		return !b.countsAsLarge(r, bytes) && b.smallOnes() < b.allowed
 	case b.countsAsLarge(r, bytes):
 		return b.large+bytes <= b.total-2*b.reserve() && b.held+bytes <= b.total
 	case small+bytes <= b.reserve():
