@@ -52,8 +52,8 @@ const (
 // Backstop stops reads when the process is about to run out of memory, until the
 // context ends. It trusts no account: first go those that say they hold the most, then
 // the youngest, twice as many each time, while a few small ones may begin until memory
-// falls. Those go last that are being answered, and before them those that have only just
-// begun. All go, and none begins, when the kernel is about to kill. It looks at reads
+// falls. Those that have only just begun are spared, and more so those that are being
+// answered. All go, and none begins, when the kernel is about to kill. It looks at reads
 // alone: nothing else is stopped.
 func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 	collect, takes := collector()
@@ -159,7 +159,9 @@ func (s *backstop) look(u memory.Usage, now time.Time) {
 // next may have begun before they ended. If no read runs and there is little garbage,
 // a collection shows nothing new: what lives is not the reads'.
 func (s *backstop) stop(n, allowed int, u memory.Usage) (matters bool) {
-	running := s.budget.stopSome(n, u)
+	// What is being answered has all that it needs: it is no reason for what will live.
+	answered := n == math.MaxInt || float64(u.Live) > liveShare*float64(u.Limit)
+	running := s.budget.stopSome(n, answered, u)
 	s.budget.allow(allowed)
 	if matters = running || u.Heap-u.Live > max(u.Limit, u.Kill)/16; matters {
 		s.heap, s.shows = u.Heap, u.Cycle+2
@@ -191,39 +193,59 @@ func (s *backstop) expects(u memory.Usage, now time.Time) float64 {
 // foresight returns for how many seconds memory grows on until a stop has an effect.
 func (s *backstop) foresight() float64 { return max(foresight, s.takes()).Seconds() }
 
-// stopSome stops so many reads, those first that hold much, and then the youngest. It
-// says whether any runs, stopped before or not.
-func (b *Budget) stopSome(n int, u memory.Usage) (running bool) {
+// stopSome stops so many reads, those first that hold much, and then the youngest, and
+// those that are being answered if it has to. It says whether there are any, stopped
+// before or not.
+func (b *Budget) stopSome(n int, answered bool, u memory.Usage) (running bool) {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
 	order := make([]*Read, 0, len(b.reads))
 	for r := range b.reads {
-		if !r.leaving {
+		if running = running || r.leaving; !r.leaving && (answered || !r.isAnswered()) {
 			order = append(order, r)
 		}
 	}
-	slices.SortFunc(order, func(a, b *Read) int {
-		return cmp.Or(cmp.Compare(a.spared(), b.spared()), cmp.Compare(b.bigAccount(), a.bigAccount()), cmp.Compare(b.id, a.id))
-	})
+	running = running || len(order) > 0
+	slices.SortFunc(order, stopBefore)
 	for _, r := range order[:min(n, len(order))] {
 		r.leaving = true
 		r.Stop(r.Refusal(ReasonMemory, tryLess, "was stopped because the server was about to run out of memory (%s of %s in use); it held about %s",
 			size(max(u.Live, u.Heap)), size(u.Limit), size(r.held)))
 	}
-	return len(b.reads) > 0
+	return running
 }
 
-// spared says how late a read is stopped.
+// stopBefore is negative if a is stopped before b. Of those that have only just begun
+// the youngest is the one that has done the least.
+func stopBefore(a, b *Read) int {
+	spared := a.spared()
+	byAge := cmp.Compare(b.id, a.id)
+	if spared == sparedQuick {
+		byAge = -byAge
+	}
+	return cmp.Or(cmp.Compare(spared, b.spared()), cmp.Compare(b.bigAccount(), a.bigAccount()), byAge)
+}
+
+// How late a read is stopped.
+const (
+	notSpared = iota
+	sparedQuick
+	sparedAnswered
+)
+
 func (r *Read) spared() int {
 	switch {
-	case r.bytes.Load() > 0:
-		return 2 // What it took is all but done, and its answer would be cut off.
+	case r.isAnswered():
+		return sparedAnswered
 	case r.bigAccount() == 0 && r.isQuick():
-		return 1
+		return sparedQuick
 	default:
-		return 0
+		return notSpared
 	}
 }
+
+// isAnswered says whether the client has some of the answer: it would be cut off.
+func (r *Read) isAnswered() bool { return r.bytes.Load() > 0 }
 
 // bigAccount returns what the read holds if that is much, or 0.
 func (r *Read) bigAccount() int64 {
@@ -236,7 +258,7 @@ func (r *Read) bigAccount() int64 {
 // smallOnes returns how many small reads run that are not being answered yet.
 func (b *Budget) smallOnes() (n int) {
 	for r := range b.reads {
-		if !r.large && r.bytes.Load() == 0 {
+		if !r.large && !r.isAnswered() {
 			n++
 		}
 	}

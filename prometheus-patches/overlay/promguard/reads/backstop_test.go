@@ -58,6 +58,7 @@ func TestTheBackstopStopsTheLargestAccountsThenTheYoungestThenAll(t *testing.T) 
 	}{{"old", 0}, {"large", 40 * mib}, {"larger", 60 * mib}, {"small", 2 * mib}, {"young", 0}, {"younger", 0}, {"youngest", 0}} {
 		r, remove := ctxs.add(t, table, read.name)
 		defer remove()
+		r.long.Store(true)
 		require.NoError(t, r.Use(read.uses))
 	}
 	collections := 0
@@ -102,11 +103,12 @@ func TestTheBackstopStopsLastWhatIsAnsweredOrHasJustBegun(t *testing.T) {
 		enter("long and answered").Wrote(1)
 		time.Sleep(quickFor)
 		enter("quick")
+		enter("quicker")
 		require.NoError(t, enter("quick and large").Use(60*mib))
 		require.False(t, long.isQuick())
 		var order []string
 		for n := range len(ctxs) {
-			table.Budget.stopSome(1, memory.Usage{})
+			require.True(t, table.Budget.stopSome(1, true, memory.Usage{}))
 			names := stopped(ctxs)
 			require.Len(t, names, n+1)
 			for _, name := range names {
@@ -115,8 +117,27 @@ func TestTheBackstopStopsLastWhatIsAnsweredOrHasJustBegun(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, []string{"quick and large", "long and large", "long", "quick", "long and answered", "answered"}, order)
+		require.Equal(t, []string{"quick and large", "long and large", "long", "quick", "quicker", "long and answered", "answered"}, order)
 	})
+}
+
+func TestWhatIsAnsweredIsNotStoppedForWhatOthersMayTake(t *testing.T) {
+	table := fixed(10 << 30)
+	r, ctx, remove := add(t, table, "/answered")
+	defer remove()
+	r.Wrote(1)
+	s := &backstop{budget: table.Budget, collect: func(bool) {}, takes: atOnce, hasLimit: true}
+	now, u := time.Now(), memory.Usage{Limit: 1000 * mib, Live: 700 * mib, Heap: 800 * mib, Cycle: 1}
+	s.look(u, now)
+	for range 100 { // What lives and what is allocated grows fast.
+		u.Live, u.Cycle, u.Growth, now = u.Live+mib, u.Cycle+2, 1<<30, now.Add(time.Millisecond)
+		s.look(u, now)
+	}
+	require.NotEqual(t, everyRead, table.Budget.allowed, "no other large one begins")
+	require.NoError(t, ctx.Err())
+	u.Live, u.Cycle = 860*mib, u.Cycle+2
+	s.look(u, now)
+	require.Error(t, ctx.Err(), "that is what lives already")
 }
 
 func TestTheBackstopStopsEarlierWhenTheHeapGrowsFaster(t *testing.T) {
