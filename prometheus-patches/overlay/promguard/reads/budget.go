@@ -20,8 +20,10 @@ const BudgetFlag = "--guard.read-memory-budget"
 const (
 	// admitBytes is what a read holds from its start: buffers, mostly.
 	admitBytes = 1 << 20
-	// leastBudget is the smallest budget: small reads go on whatever happens.
-	leastBudget = 16 << 20
+	// leastBudget is the smallest budget, and leastForQuick what of it is for small reads
+	// that have just begun: they go on whatever happens.
+	leastBudget   = 16 << 20
+	leastForQuick = leastBudget / 2
 	// budgetShare is the share of the memory limit that reads may fill. The rest is
 	// for garbage, and for what accounts miss.
 	budgetShare = 0.8
@@ -61,8 +63,8 @@ type Budget struct {
 	lastUsed int64
 }
 
-// queue is reads that wait for memory, in order. Those of the first queue are served
-// first: none waits for one of a later queue.
+// queue is reads that wait for memory, in order. What one queue cannot have yet goes to
+// the next.
 type queue []*waiter
 
 const (
@@ -172,8 +174,12 @@ func (b *Budget) remember(now time.Time) {
 // perRead is what one read may have.
 func (b *Budget) perRead() int64 { return b.total / 2 }
 
-// reserve is kept for what was not expected, and as much for small reads.
+// reserve is kept for what was not expected.
 func (b *Budget) reserve() int64 { return b.total / 8 }
+
+// forQuick is kept for small reads that have just begun. They begin while they hold less
+// than three quarters of it: the rest is for what they turn out to need.
+func (b *Budget) forQuick() int64 { return max(b.total/8, leastForQuick) }
 
 // isLarge says whether a read of so many bytes waits for other large ones.
 func (b *Budget) isLarge(bytes int64) bool { return bytes > max(b.total/64, 2*admitBytes) }
@@ -193,11 +199,12 @@ func (b *Budget) countsAsLarge(r *Read, bytes int64) bool { return r.long.Load()
 func (b *Budget) mayBegin(r *Read, bytes int64) bool {
 	small := b.held - b.large
 	switch {
-	case b.allowed != everyRead:
-		return !b.countsAsLarge(r, bytes) && b.smallOnes() < b.allowed
+	case b.allowed != everyRead && (b.countsAsLarge(r, bytes) || b.smallOnes() >= b.allowed):
+		return false
 	case b.countsAsLarge(r, bytes):
-		return b.large+bytes <= b.total-2*b.reserve() && b.held+bytes <= b.total
-	case small+bytes <= b.reserve():
+		others := b.total - b.forQuick() - b.reserve()
+		return (b.large == 0 || b.large+bytes <= others) && b.held+bytes <= b.total
+	case small+bytes <= b.forQuick()/4*3:
 		return true
 	default:
 		return len(b.queues[largeQueue]) == 0 && small+bytes <= b.total/2 && b.held+bytes <= b.total
@@ -211,9 +218,9 @@ func (b *Budget) mayGrow(r *Read, more int64) bool {
 		if r.large {
 			others -= r.held
 		}
-		return others+r.held+more <= b.total-b.reserve() && b.held+more <= b.total
+		return others+r.held+more <= b.total-b.forQuick() && b.held+more <= b.total
 	}
-	return b.held-b.large+more <= b.reserve() || b.held+more <= b.total
+	return b.held-b.large+more <= b.forQuick() || b.held+more <= b.total
 }
 
 // hold sets what the read holds.
@@ -241,7 +248,7 @@ func (b *Budget) move(r *Read) bool {
 	}
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
-	if r.large || b.large+r.held <= b.total-b.reserve() {
+	if r.large || b.large+r.held <= b.total-b.forQuick() {
 		r.long.Store(true)
 		b.hold(r, r.held)
 		return true

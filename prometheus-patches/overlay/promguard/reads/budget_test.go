@@ -199,7 +199,7 @@ func TestReadsThatFindNoMemoryAreRefusedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := fixed(8 * mib)
 		var removes []func()
-		for range 4 {
+		for range 6 { // Three quarters of what is for small reads whatever happens.
 			_, _, remove := add(t, table, "/x")
 			removes = append(removes, remove)
 		}
@@ -429,6 +429,23 @@ func TestAnEighthOfTheMemoryIsForReadsThatHaveJustBegun(t *testing.T) {
 		require.NoError(t, <-got)
 		require.NoError(t, last.Yield(lastCtx))
 	})
+}
+
+func TestSmallReadsGoOnWhenOthersHoldMoreThanTheBudgetThatIsLeft(t *testing.T) {
+	u := memory.Usage{Limit: 1000 * mib, Live: 100 * mib, Cycle: 1}
+	b := NewBudget(0, func() memory.Usage { return u })
+	table := NewTable(b)
+	slow, _, removeSlow := add(t, table, "/slow")
+	defer removeSlow()
+	require.False(t, expects(t, slow, 100*mib))
+	u.Live, u.Cycle = 900*mib, 2
+	require.EqualValues(t, leastBudget, b.Total())
+	for range 5 {
+		small, _, remove := add(t, table, "/small")
+		defer remove()
+		require.NoError(t, small.Use(growStep), "it needs a little more than expected")
+	}
+	require.Error(t, begins(t, table))
 }
 
 func TestALongReadOfSmallNeedDoesNotWaitBehindLargeOnes(t *testing.T) {
