@@ -36,11 +36,12 @@ const (
 	tightStaleShare = 50
 	// tightChunkRanges is the time, in parts of a chunk range, that can be written.
 	tightChunkRanges = 4
-	// tightPause is the pause after a compaction, in times of how long it took: of the
-	// time, no more than an eleventh is spent. Each writes a block, so that it is no
-	// shorter than tightLeastPause.
+	// tightPause is the pause after a compaction, in times of how long it took. Each writes
+	// a block, so that it is no shorter than tightLeastPause. Most of a long one is a wait
+	// for readers, which costs nothing, so that it is no longer than tightMostPause.
 	tightPause      = 10
 	tightLeastPause = 15 * time.Second
+	tightMostPause  = time.Minute
 	// tightLook is how often it is looked at.
 	tightLook = time.Second
 )
@@ -86,7 +87,7 @@ func (db *DB) compactTight() {
 	db.autoCompactMtx.Lock()
 	defer db.autoCompactMtx.Unlock()
 	start := time.Now()
-	defer func() { db.nextTight = time.Now().Add(max(tightLeastPause, tightPause*time.Since(start))) }()
+	defer func() { db.nextTight = time.Now().Add(pauseAfter(time.Since(start))) }()
 	if !db.autoCompact {
 		return
 	}
@@ -104,6 +105,11 @@ func (db *DB) compactTight() {
 	}
 	// What was freed is known after a collection, which may be minutes away.
 	runtime.GC()
+}
+
+// pauseAfter returns how long to wait after an early compaction that took so long.
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(tightLeastPause, tightPause*took), tightMostPause)
 }
 
 // sendsBlocks reports whether blocks are sent elsewhere and compacted there, as with

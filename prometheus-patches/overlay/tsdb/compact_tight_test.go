@@ -360,6 +360,16 @@ func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
 	require.True(t, db.due())
 }
 
+// A reader that holds up a compaction for half a minute does not put off the next one for
+// five.
+func TestThePauseAfterAnEarlyCompactionIsAMinuteAtMost(t *testing.T) {
+	for took, pause := range map[time.Duration]time.Duration{
+		0: 15 * time.Second, time.Second: 15 * time.Second, 4 * time.Second: 40 * time.Second, 30 * time.Second: time.Minute,
+	} {
+		require.Equal(t, pause, pauseAfter(took), took)
+	}
+}
+
 // A compaction that comes in its time takes memory, too.
 func TestACompactionReservesMemory(t *testing.T) {
 	e := explosion{lasting: 20, born: 5}

@@ -61,8 +61,6 @@ type walReplay struct {
 	toSplit  chan *replayBatch
 	ordered  chan *replayBatch
 	toRoute  chan *replayBatch
-	// downstream are the batches that the sequencer has handed on and that are in use.
-	downstream sync.WaitGroup
 	spare      chan *memSeries // That were made for what turned out to be duplicates.
 	appliers   []*replayApplier
 	seq        *replaySequencer
@@ -78,6 +76,9 @@ type walReplay struct {
 
 // errOddReplay says that the log holds what this replay leaves to upstream.
 var errOddReplay = errors.New("the log has something that is left to the sequential replay")
+
+// errReplaySurvey says that the replay ended before what the survey had seen.
+var errReplaySurvey = errors.New("the log ends before series have left that it was searched for")
 
 // Most goroutines of a kind. More do not help: framing and sequencing are
 // sequential, and each batch costs memory.
@@ -278,11 +279,15 @@ func (r *walReplay) load(checkpointDir string, startFrom, endAt int) (ok bool, e
 	if err := r.plan(checkpointDir, startFrom, endAt); err != nil {
 		return false, r.discard(err)
 	}
+	r.guard(r.survey)
 	if err := r.startProgress(); err != nil {
 		return false, r.discard(err)
 	}
 	r.run()
 	r.progress.took.Store(int64(time.Since(r.progress.start)))
+	if r.err == nil && r.seq.leaving > 0 {
+		r.err = errReplaySurvey
+	}
 	if r.err != nil {
 		return false, r.discard(r.err)
 	}
@@ -422,7 +427,6 @@ func (r *walReplay) release(b *replayBatch) {
 	if b.left.Add(-1) == 0 {
 		r.inFlight.Add(-int64(b.size))
 		b.reset()
-		r.downstream.Done()
 		r.free <- b
 	}
 }

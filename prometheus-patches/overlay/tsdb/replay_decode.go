@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/tsdb/encoding"
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/util/compression"
 )
@@ -23,7 +22,7 @@ import (
 var errReplaySamples = errors.New("record of samples cannot be decoded")
 
 // replaySeries is a series record, made into a series that may turn out to be a
-// duplicate.
+// duplicate. If the series leaves, it is not made, and hash is its reference.
 type replaySeries struct {
 	series *memSeries
 	hash   uint64
@@ -98,7 +97,7 @@ func (d *replayDecoder) add(b *replayBatch, rec []byte) (err error) {
 		r.data = rec
 	case record.Series:
 		r.from = int32(len(b.series))
-		err = d.seriesRecord(b, rec[1:])
+		err = d.seriesRecord(b, rec)
 		r.to = int32(len(b.series))
 	case record.Tombstones:
 		r.from = int32(len(b.stones))
@@ -122,27 +121,17 @@ func (d *replayDecoder) add(b *replayBatch, rec []byte) (err error) {
 	return nil
 }
 
-// seriesRecord accepts what record.Decoder accepts.
-func (d *replayDecoder) seriesRecord(b *replayBatch, p []byte) error {
-	for len(p) > 0 {
-		if len(p) < 8 {
-			return encoding.ErrInvalidSize
+func (d *replayDecoder) seriesRecord(b *replayBatch, rec []byte) error {
+	return eachSeries(&d.dec, rec, func(ref chunks.HeadSeriesRef, lset labels.Labels, borrowed bool) {
+		if d.r.refs.leaver(ref) != nil {
+			b.series = appendDoubling(b.series, replaySeries{hash: uint64(ref)})
+			return
 		}
-		ref := chunks.HeadSeriesRef(binary.BigEndian.Uint64(p))
-		p = p[8:]
-		lset, n := verbatimLabels(p)
-		if n == 0 {
-			dec := encoding.Decbuf{B: p}
-			lset = d.dec.DecodeLabels(&dec)
-			if err := dec.Err(); err != nil {
-				return err
-			}
-			n = len(p) - dec.Len()
+		if borrowed {
+			lset = lset.Copy()
 		}
-		p = p[n:]
 		b.series = appendDoubling(b.series, d.newSeries(ref, lset))
-	}
-	return nil
+	})
 }
 
 func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) replaySeries {
@@ -431,6 +420,12 @@ func (d *replayDecoder) floatHistograms(rec []byte, number uint64) (err error) {
 // does not know; nowhere if it is to be dropped.
 func (d *replayDecoder) place(ref chunks.HeadSeriesRef, t int64, number uint64, kind uint8) (p *replayPage, at int, ok bool) {
 	if t < d.r.minValidTime {
+		return nil, 0, false
+	}
+	if l := d.r.refs.leaver(ref); l.lives(number) {
+		if !d.r.refs.page(ref).mmapped.hold(int(ref&replayPageMask), t) {
+			l.has(t)
+		}
 		return nil, 0, false
 	}
 	series, to, duplicate := d.r.refs.resolve(ref, number)

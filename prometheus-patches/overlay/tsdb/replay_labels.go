@@ -12,11 +12,12 @@ import (
 )
 
 // verbatimLabels decodes the labels at the start of p, part of a record, and
-// returns how many bytes they take; 0 means that another decoder has to do it.
+// returns how many bytes they take; 0 means that another decoder has to do it. They
+// are part of p, too.
 //
 // These labels are a string of lengths and bytes as in a record, where lengths
 // are of one byte up to 127 and here up to 254: labels with shorter names and
-// values are copied as they are.
+// values are taken as they are.
 func verbatimLabels(p []byte) (lset labels.Labels, n int) {
 	if len(p) == 0 || p[0] > 127 {
 		return lset, 0
@@ -31,7 +32,7 @@ func verbatimLabels(p []byte) (lset labels.Labels, n int) {
 	if n > len(p) {
 		return lset, 0
 	}
-	data := string(p[1:n])
+	data := unsafe.String(unsafe.SliceData(p[1:n]), n-1)
 	return *(*labels.Labels)(unsafe.Pointer(&data)), n
 }
 

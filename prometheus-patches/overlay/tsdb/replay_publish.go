@@ -5,6 +5,7 @@ package tsdb
 
 import (
 	"maps"
+	"math"
 	"runtime"
 	"sync"
 
@@ -23,6 +24,7 @@ func (r *walReplay) publish() error {
 	}
 	counts := r.sum()
 	r.publishExpiries(counts.expiries)
+	r.leave(&counts)
 	r.multiRef = r.refs.duplicates()
 	// What is done with makes room for the maps and the lists, at once: the peak of
 	// the memory would be here.
@@ -40,7 +42,7 @@ func (r *walReplay) publish() error {
 	h.updateMinMaxTime(counts.minTime, counts.maxTime)
 	h.updateMinOOOMaxOOOTime(counts.minOOOTime, counts.maxOOOTime)
 
-	created, deleted := r.seq.created, r.seq.swept+len(counts.deleted)
+	created, deleted := r.seq.created, r.seq.left+len(counts.deleted)
 	h.numSeries.Add(uint64(created - deleted))
 	h.numStaleSeries.Add(uint64(counts.staleSeries))
 	h.numNativeHistogramSeries.Add(uint64(counts.histogramSeries))
@@ -80,6 +82,17 @@ func (r *walReplay) sum() replayCounts {
 		sum.expiries = merged(sum.expiries, c.expiries)
 	}
 	return sum
+}
+
+// leave does what series that were not made would have left behind.
+func (r *walReplay) leave(counts *replayCounts) {
+	for ref, l := range r.refs.leavers() {
+		mint, maxt := l.mint.Load(), l.maxt.Load()
+		counts.minTime, counts.maxTime = min(counts.minTime, mint), max(counts.maxTime, maxt)
+		if maxt != math.MinInt64 {
+			r.h.updateWALExpiry(ref, maxt)
+		}
+	}
 }
 
 // merged adds b to a, whose keys differ unless the values do not matter.

@@ -42,13 +42,14 @@ type replayPage struct {
 	shard  int    // The applier that owns the page.
 
 	mmapped *replayPageChunks // Nil if the page has no m-mapped chunks.
+	leavers *replayLeavers    // Nil if no series leaves.
 	parked  replayParked      // Belongs to the applier.
 }
 
 // replaySlot says what a reference means from a record on.
 type replaySlot struct {
 	// series is what the record created or, if it is of another reference, what it
-	// names again. Nil if it was deleted and let go of.
+	// names again.
 	series *memSeries
 	from   uint64 // Number of the record, counted from 1.
 }
@@ -228,9 +229,6 @@ type replayEvent struct {
 
 // event returns what the slot says of its reference.
 func (s *replaySlot) event(ref chunks.HeadSeriesRef) replayEvent {
-	if s.series == nil {
-		return replayEvent{from: s.from}
-	}
 	if s.series.ref != ref {
 		return replayEvent{from: s.from, duplicateOf: s.series.ref}
 	}

@@ -79,6 +79,16 @@ func (x *replayIndex) add(s replaySeries, at uint64) {
 	}
 }
 
+// free returns the place in the table of a series whose labels it does not have.
+func (x *replayIndex) free(hash uint64) uint64 {
+	mask := uint64(len(x.table) - 1)
+	i := hash & mask
+	for x.table[i] != 0 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
 // remove takes a series out; its labels are not found any more.
 func (x *replayIndex) remove(hash uint64, series *memSeries) {
 	mask := uint64(len(x.table) - 1)
@@ -101,8 +111,8 @@ type replaySequencer struct {
 	tombstones   *tombstones.MemTombstones
 	counts       replayCounts
 	created      int // Series.
-	deleted      int // Of them, since sweep.
-	swept        int // Of them, by sweep.
+	leaving      int // Of them, those that are not made and were not written off yet.
+	left         int // Those that were.
 }
 
 func newReplaySequencer(r *walReplay) *replaySequencer {
@@ -124,10 +134,7 @@ func (r *walReplay) sequence() {
 		if stopped {
 			b.forget()
 		} else {
-			r.guard(func() {
-				r.seq.sweep()
-				r.seq.batch(b)
-			})
+			r.guard(func() { r.seq.batch(b) })
 			if b.err != nil {
 				r.fail(b.err)
 			}
@@ -136,7 +143,6 @@ func (r *walReplay) sequence() {
 				stopped = true
 			}
 		}
-		r.downstream.Add(1)
 		r.toRoute <- b
 		r.index.in <- b
 		for _, a := range r.appliers {
@@ -182,7 +188,7 @@ func (s *replaySequencer) batch(b *replayBatch) {
 		}
 		s.next++
 	}
-	s.r.created.Store(int64(s.index.living()))
+	s.r.created.Store(int64(s.index.n - s.index.removed))
 	b.unit.records += uint64(len(b.records))
 	b.unit.done = b.lastOfUnit && !b.stop
 	s.r.sequenced(b)
@@ -190,6 +196,10 @@ func (s *replaySequencer) batch(b *replayBatch) {
 
 func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 	refs := s.r.refs
+	if rs.series == nil {
+		s.leaver(chunks.HeadSeriesRef(rs.hash))
+		return nil
+	}
 	ref := rs.series.ref
 	if ref == 0 || ref >= replayMaxRef {
 		return errOddReplay
@@ -216,6 +226,21 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 	return nil
 }
 
+// leaver begins a series that is not made.
+func (s *replaySequencer) leaver(ref chunks.HeadSeriesRef) {
+	s.lastSeriesID = max(s.lastSeriesID, uint64(ref))
+	l := s.r.refs.leaver(ref)
+	if mmapped := s.r.refs.page(ref).mmapped.of(int(ref & replayPageMask)); len(mmapped) > 0 {
+		l.has(mmapped[0].minTime)
+		l.has(mmapped[len(mmapped)-1].maxTime)
+		s.counts.chunksCreated += int64(len(mmapped))
+		s.counts.chunksRemoved += int64(len(mmapped))
+	}
+	l.from.Store(s.next)
+	s.created++
+	s.leaving++
+}
+
 // duplicate notes that records with ref are about an existing series, which
 // starts again with the m-mapped chunks of ref.
 func (s *replaySequencer) duplicate(b *replayBatch, ref chunks.HeadSeriesRef, existing *memSeries) {
@@ -227,10 +252,18 @@ func (s *replaySequencer) tombstone(b *replayBatch, stone tombstones.Stone) {
 	refs := s.r.refs
 	ref := chunks.HeadSeriesRef(stone.Ref)
 	s.lastSeriesID = max(s.lastSeriesID, uint64(ref))
+	leaver := refs.leaver(ref)
 	if len(stone.Intervals) == 1 && stone.Intervals[0].Mint == math.MinInt64 && stone.Intervals[0].Maxt == math.MaxInt64 {
-		if series, _, _ := refs.resolve(ref, s.next); series != nil {
+		if leaver.lives(s.next) {
+			leaver.to.Store(s.next)
+			s.leaving--
+			s.left++
+		} else if series, _, _ := refs.resolve(ref, s.next); series != nil {
 			s.delete(b, series)
 		}
+		return
+	}
+	if leaver.lives(s.next) {
 		return
 	}
 	for _, interval := range stone.Intervals {
@@ -253,7 +286,6 @@ func (s *replaySequencer) tombstone(b *replayBatch, stone tombstones.Stone) {
 // what depends on its samples.
 func (s *replaySequencer) delete(b *replayBatch, series *memSeries) {
 	s.index.remove(series.lset.Hash(), series)
-	s.deleted++
 	s.r.refs.change(series.ref, s.next, func(e *replayEvent) { e.series = nil })
 	s.tombstones.DeleteTombstones(map[storage.SeriesRef]struct{}{storage.SeriesRef(series.ref): {}})
 	b.events = append(b.events, replayBatchEvent{record: s.next, kind: replayDelete, extra: replayExtra{series: series}})
@@ -266,7 +298,7 @@ type replayExemplar struct {
 }
 
 func (s *replaySequencer) exemplar(b *replayBatch, e record.RefExemplar) {
-	if e.T < s.r.minValidTime {
+	if e.T < s.r.minValidTime || s.r.refs.leaver(e.Ref).lives(s.next) {
 		return
 	}
 	series, to, duplicate := s.r.refs.resolve(e.Ref, s.next)
@@ -283,6 +315,9 @@ func (s *replaySequencer) exemplar(b *replayBatch, e record.RefExemplar) {
 func (s *replaySequencer) metadata(b *replayBatch, m record.RefMetadata) {
 	series, to, _ := s.r.refs.resolve(m.Ref, s.next)
 	if series == nil {
+		if s.r.refs.leaver(m.Ref).lives(s.next) {
+			return
+		}
 		b.unit.unknown.addTo(&b.unit.unknown.metadata, to)
 		return
 	}
