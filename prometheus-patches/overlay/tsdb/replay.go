@@ -61,11 +61,11 @@ type walReplay struct {
 	toSplit  chan *replayBatch
 	ordered  chan *replayBatch
 	toRoute  chan *replayBatch
-	spare      chan *memSeries // That were made for what turned out to be duplicates.
-	appliers   []*replayApplier
-	seq        *replaySequencer
-	index      *replayIndexer
-	replayed   *replayedFields
+	spare    chan *memSeries // That were made for what turned out to be duplicates.
+	appliers []*replayApplier
+	seq      *replaySequencer
+	index    *replayIndexer
+	replayed *replayedFields
 
 	created atomic.Int64 // Series that were not deleted.
 	stopped atomic.Bool  // Nothing more is to be read.

@@ -90,7 +90,7 @@ func TestReplayEndsAsUpstreamDoes(t *testing.T) {
 // replayEnds counts how replays ended, so that a generator that makes nothing of
 // interest is noticed.
 type replayEnds struct {
-	mtx                                                                                               sync.Mutex
+	mtx                                                                                             sync.Mutex
 	Parallel, Upstream, Damaged, DamagedParallel, OtherErrs, Checkpoints, Duplicates, Surveyed, Cut int
 }
 
