@@ -63,18 +63,21 @@ const (
 // Monitor looks at the memory of the process from time to time. A nil Monitor has
 // nothing to say: its state is OK.
 type Monitor struct {
-	limit func() int64
-	read  func() Usage
-	kill  func() int64
+	limit    func() int64
+	read     func() Usage
+	resident func() int64
+	kill     func() int64
 
 	usage    atomic.Pointer[Usage]
 	state    atomic.Int32
 	needed   atomic.Int32
 	reserved atomic.Int64
 	hurry    chan struct{}
-	lastSee  time.Time // the last look, and below when a collection was first seen
-	cycleAt  time.Time
-	liveAt   int64
+
+	seeing  sync.Mutex
+	lastSee time.Time // the last look, and below when a collection was first seen
+	cycleAt time.Time
+	liveAt  int64
 
 	mu        sync.Mutex
 	machine   machine
@@ -86,15 +89,14 @@ type Monitor struct {
 // asked every second; 0 is no limit.
 func NewMonitor(limit func() int64) *Monitor {
 	s := newSource()
-	m := newMonitor(limit, s.read, s.kill)
-	return m
+	return newMonitor(limit, s.read, s.resident, s.kill)
 }
 
-func newMonitor(limit func() int64, read func() Usage, kill func() int64) *Monitor {
-	m := &Monitor{limit: limit, read: read, kill: kill, hurry: make(chan struct{}, 1)}
+func newMonitor(limit func() int64, read func() Usage, resident, kill func() int64) *Monitor {
+	m := &Monitor{limit: limit, read: read, resident: resident, kill: kill, hurry: make(chan struct{}, 1)}
 	m.machine.since = time.Now()
 	u := read()
-	u.Limit, u.Kill = limit(), kill()
+	u.Resident, u.Limit, u.Kill = resident(), limit(), kill()
 	m.usage.Store(&u)
 	m.lastSee, m.cycleAt, m.liveAt = time.Now(), time.Now(), u.Live
 	return m
@@ -127,15 +129,30 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// look reads the usage and changes the state.
-func (m *Monitor) look(limit, kill int64) {
+// Look reads what the runtime says, and returns what is used now: what the kernel says is
+// as old as Run's last look, and so is the state. It costs some microseconds.
+func (m *Monitor) Look() Usage {
+	if m == nil {
+		return Usage{}
+	}
+	m.see(nil)
+	return m.Usage()
+}
+
+// see reads what the runtime says. The rest is as before, but for what renew changes.
+func (m *Monitor) see(renew func(*Usage)) Usage {
+	m.seeing.Lock()
+	defer m.seeing.Unlock()
 	now, u, last := time.Now(), m.read(), m.usage.Load()
-	u.Limit, u.Kill = limit, kill
+	u.Resident, u.Limit, u.Kill = last.Resident, last.Limit, last.Kill
+	if renew != nil {
+		renew(&u)
+	}
+	u.Growth, u.liveGrowth = last.Growth, last.liveGrowth
 	if passed := now.Sub(m.lastSee).Seconds(); passed > 0 {
 		weight := min(1, passed/smooth.Seconds())
-		u.Growth = last.Growth + weight*(float64(u.allocated-last.allocated)/passed-last.Growth)
+		u.Growth += weight * (float64(u.allocated-last.allocated)/passed - last.Growth)
 	}
-	u.liveGrowth = last.liveGrowth
 	if passed := now.Sub(m.cycleAt).Seconds(); u.Cycle != last.Cycle && passed > 0 {
 		// Half of it is from the collections before: one alone says little.
 		u.liveGrowth = (last.liveGrowth + float64(u.Live-m.liveAt)/passed) / 2
@@ -143,14 +160,22 @@ func (m *Monitor) look(limit, kill int64) {
 	}
 	u.sinceCycle = now.Sub(m.cycleAt)
 	m.lastSee = now
-
 	m.mu.Lock()
 	if m.transient != nil {
 		u.transient = m.transient() / 2
 	}
+	m.mu.Unlock()
 	m.usage.Store(&u)
+	return u
+}
+
+// look reads the usage and changes the state.
+func (m *Monitor) look(limit, kill int64) {
+	resident := m.resident()
+	u := m.see(func(u *Usage) { u.Resident, u.Limit, u.Kill = resident, limit, kill })
+	m.mu.Lock()
 	old := m.machine.state
-	changed := m.machine.next(u, now)
+	changed := m.machine.next(u, time.Now())
 	current, tell := m.machine.state, m.onChange
 	m.mu.Unlock()
 	if !changed {

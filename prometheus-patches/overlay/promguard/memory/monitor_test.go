@@ -42,7 +42,8 @@ func (f *fake) looks() int {
 func (f *fake) monitor(t *testing.T) *Monitor {
 	m := newMonitor(
 		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.limit },
-		func() Usage { f.mu.Lock(); defer f.mu.Unlock(); f.reads++; return f.u },
+		func() Usage { f.mu.Lock(); defer f.mu.Unlock(); f.reads++; u := f.u; u.Resident = 0; return u },
+		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.u.Resident },
 		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.kill },
 	)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,6 +51,21 @@ func (f *fake) monitor(t *testing.T) *Monitor {
 	go func() { defer close(done); m.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return m
+}
+
+func TestALookBetweenThoseOfRunAsksTheRuntimeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{u: Usage{Live: 100, Heap: 100, Resident: 100}, limit: 1000}
+		m := f.monitor(t)
+		f.set(func(f *fake) { f.u.Heap, f.u.Resident = 999, 999 })
+		u := m.Look()
+		require.EqualValues(t, 999, u.Heap)
+		require.EqualValues(t, 100, u.Resident)
+		require.EqualValues(t, 999, m.Usage().Heap)
+		time.Sleep(2 * slow)
+		synctest.Wait()
+		require.EqualValues(t, 999, m.Usage().Resident)
+	})
 }
 
 func TestTheMonitorLooksOftenOnlyWhileItMatters(t *testing.T) {

@@ -89,6 +89,8 @@ func newSourceBelow(root string) *source {
 	return s
 }
 
+// read returns what the runtime knows. It asks the kernel for nothing: a system call may
+// cost a busy process its turn.
 func (s *source) read() Usage {
 	metrics.Read(s.samples)
 	n := func(i int) int64 { return int64(s.samples[i].Value.Uint64()) }
@@ -99,12 +101,17 @@ func (s *source) read() Usage {
 		allocated: s.samples[allocated].Value.Uint64(),
 	}
 	u.Live = n(heapLive) + u.own
-	u.Resident = residentOf(s.proc)
-	// Where most of the cgroup's memory is that of others, it is theirs to give back.
-	if all := s.cgroup.used(); u.Resident >= all/2 {
-		u.Resident = max(u.Resident, all)
-	}
 	return u
+}
+
+// resident returns what the kernel knows, as Usage.Resident.
+func (s *source) resident() int64 {
+	own := residentOf(s.proc)
+	// Where most of the cgroup's memory is that of others, it is theirs to give back.
+	if all := s.cgroup.used(); own >= all/2 {
+		return max(own, all)
+	}
+	return own
 }
 
 func (*source) kill() int64 { return Container() }

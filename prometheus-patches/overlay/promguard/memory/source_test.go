@@ -81,7 +81,7 @@ func TestResidentIsWhatTheKernelCannotTakeBack(t *testing.T) {
 		if page != 4096 {
 			t.Skip("the figures are of pages of 4 KiB")
 		}
-		require.Equal(t, tc.want, newSourceBelow(kernel(t, tc.files)).read().Resident, name)
+		require.Equal(t, tc.want, newSourceBelow(kernel(t, tc.files)).resident(), name)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestWhatTheProcessHoldsIsSeen(t *testing.T) {
 		held[i] = 1
 	}
 	runtime.GC()
-	after := s.read()
+	after, resident := s.read(), s.resident()
 	runtime.KeepAlive(held)
 	require.Greater(t, after.Live, before.Live+60<<20)
 	require.Greater(t, after.Heap, before.Heap+60<<20)
@@ -102,7 +102,7 @@ func TestWhatTheProcessHoldsIsSeen(t *testing.T) {
 	require.GreaterOrEqual(t, after.allocated, before.allocated+64<<20)
 	if runtime.GOOS == "linux" {
 		// What was there before may have been more: of garbage, or of others in the cgroup.
-		require.Greater(t, after.Resident, int64(60<<20))
+		require.Greater(t, resident, int64(60<<20))
 		require.Positive(t, s.kill())
 	}
 }

@@ -5,6 +5,7 @@ package reads
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/prometheus/storage"
 )
@@ -42,6 +43,9 @@ func (r *Read) Use(bytes int64) error {
 func (r *Read) Yield(ctx context.Context) error {
 	if err := storage.ReadEnded(ctx); err != nil {
 		return err
+	}
+	if r.budget != nil {
+		r.budget.backstop.Load().glance(time.Now())
 	}
 	if err := r.stay(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// backstopInterval is how often the memory in use is compared with its limits
 	// while reads run.
 	backstopInterval = 50 * time.Millisecond
+	// glanceInterval is how often reads that run look themselves. Where they keep all
+	// processors busy, a goroutine of the backstop's own may not run for a while.
+	glanceInterval = 10 * time.Millisecond
 	// liveShare is the share of the limit from which memory that lives stops reads.
 	// Beyond it the garbage collector takes more and more of the processors, until all
 	// stands still.
@@ -57,7 +61,9 @@ const (
 // alone: nothing else is stopped.
 func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 	collect, takes := collector()
-	s := &backstop{budget: b, collect: collect, takes: takes, hasLimit: debug.SetMemoryLimit(-1) < math.MaxInt64}
+	s := &backstop{budget: b, monitor: m, collect: collect, takes: takes, hasLimit: debug.SetMemoryLimit(-1) < math.MaxInt64}
+	b.backstop.Store(s)
+	defer b.backstop.Store(nil)
 	ticker := time.NewTicker(backstopInterval)
 	defer ticker.Stop()
 	done := func() {}
@@ -77,10 +83,21 @@ func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 			}
 		}
 		if watched {
-			b.refresh()
-			s.look(m.Usage(), time.Now())
+			s.glance(time.Now())
 		}
 	}
+}
+
+// glance looks at the memory, unless somebody has just done that.
+func (s *backstop) glance(now time.Time) {
+	if s == nil || now.UnixNano()-s.glanced.Load() < int64(glanceInterval) || !s.mtx.TryLock() {
+		return
+	}
+	defer s.mtx.Unlock()
+	s.glanced.Store(now.UnixNano())
+	u := s.monitor.Look()
+	s.budget.refresh()
+	s.look(u, now)
 }
 
 // busy says whether reads run or wait, or the last look left something to be seen to.
@@ -117,9 +134,13 @@ func collector() (collect func(release bool), takes func() time.Duration) {
 // backstop is what was seen so far.
 type backstop struct {
 	budget   *Budget
+	monitor  *memory.Monitor
 	collect  func(release bool)
 	takes    func() time.Duration
 	hasLimit bool // GOMEMLIMIT.
+
+	glanced atomic.Int64 // When it was looked at last, in nanoseconds since 1970.
+	mtx     sync.Mutex   // Guards the rest.
 
 	cycle  uint64    // The last collection that was seen,
 	seen   time.Time // when,

@@ -250,6 +250,18 @@ func TestWithoutGOMEMLIMITGarbageIsCollectedBelowTheLimit(t *testing.T) {
 	}
 }
 
+// Where reads keep all processors busy, the goroutine of Backstop may come too late.
+func TestAReadThatRunsLooksAtTheMemoryItself(t *testing.T) {
+	table := fixed(10 << 30)
+	m := memory.NewMonitor(func() int64 { return 1 })
+	table.Budget.backstop.Store(&backstop{budget: table.Budget, monitor: m, collect: func(bool) {}, takes: atOnce, hasLimit: true})
+	r, ctx, remove := table.Add(t.Context(), Info{}, Limits{})
+	defer remove()
+	_, err := admit(ctx, table, r, nil, 0)
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Yield(ctx), "about to run out of memory")
+}
+
 // stormEnv makes the test binary run the storm. It holds the memory of the process.
 const stormEnv = "PROMGUARD_TEST_STORM"
 

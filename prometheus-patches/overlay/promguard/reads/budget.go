@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/units"
@@ -42,6 +43,8 @@ const (
 type Budget struct {
 	most  int64               // What the operator allows, or 0.
 	usage func() memory.Usage // What the process uses, or nil if nobody knows.
+
+	backstop atomic.Pointer[backstop]
 
 	mtx   sync.Mutex
 	total int64
