@@ -69,11 +69,10 @@ func anonOf(t *testing.T, s *server) (kib int64) {
 func TestATargetThatExplodesIsRefusedAndNothingElseIs(t *testing.T) {
 	const (
 		limit = 128 << 20
-		each  = 3_000 // histograms of four series that are new at each scrape, until they do not fit
-		most  = 36_000
+		each  = 3_000 // histograms of four series that are new at each scrape, until many were refused
 	)
-	var exploding, ended atomic.Bool
-	var exposed atomic.Int64
+	var exploding, full, ended atomic.Bool
+	var exposed, again atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		out := bufio.NewWriter(w)
@@ -90,7 +89,12 @@ func TestATargetThatExplodesIsRefusedAndNothingElseIs(t *testing.T) {
 		if !exploding.Load() {
 			return
 		}
-		for i := range min(exposed.Add(each), most) {
+		if full.Load() {
+			again.Add(1)
+		} else {
+			exposed.Add(each)
+		}
+		for i := range exposed.Load() {
 			fmt.Fprintf(out, "explosion_bucket{id=\"%d\",le=\"1\"} 1\nexplosion_bucket{id=\"%d\",le=\"+Inf\"} 1\nexplosion_count{id=\"%d\"} 1\nexplosion_sum{id=\"%d\"} 1\n", i, i, i, i)
 		}
 	}))
@@ -130,7 +134,10 @@ scrape_configs:
 	until("series are refused", func(memoryStatus) bool {
 		return metric(t, s.url, "prometheus_guard_series_refused_total", map[string]string{"source": "scrape", "reason": "memory"}) > 0
 	})
-	until("all of it has been exposed five times", func(memoryStatus) bool { return exposed.Load() >= most+5*each })
+	fit := exposed.Load()
+	until("many are refused", func(memoryStatus) bool { return exposed.Load() >= fit+5*each })
+	full.Store(true)
+	until("all of it has been exposed five times", func(memoryStatus) bool { return again.Load() >= 5 })
 	require.Contains(t, s.out.String(), "The state of the memory has changed")
 
 	exploding.Store(false)

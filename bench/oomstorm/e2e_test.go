@@ -62,11 +62,11 @@ func TestTheSmallScenarioOnARealPrometheusIsMeasuredInFull(t *testing.T) {
 		return v
 	}
 	require.InDelta(t, 3, of("calm", "lived-sec"), 2)
-	for _, name := range []string{"peak-of-limit", "over-rest-of-budget", "storm-answered", "dashboards-answered", "sum-up-p99-sec", "health-p99-sec", "metrics-p99-sec", "idle-connections"} {
+	for _, name := range []string{"peak-of-limit", "live-over-rest-of-budget", "storm-answered", "dashboards-answered", "sum-up-p99-sec", "health-p99-sec", "metrics-p99-sec", "idle-away-sec"} {
 		require.Positive(t, of("storm", name), name)
 	}
 	for _, phase := range []string{"calm", "storm", "compaction", "explosion", "replay"} {
-		for _, name := range []string{"scrapes-missed", "samples-lost", "rules-missed", "rules-failed"} {
+		for _, name := range []string{"scrapes-missed", "exploding-missed", "samples-lost", "rules-missed", "rules-failed"} {
 			require.GreaterOrEqual(t, of(phase, name), 0.0)
 		}
 	}

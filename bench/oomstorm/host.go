@@ -243,20 +243,26 @@ func (s *session) how() string {
 
 // query is the value of an instant query that has one.
 func (s *session) query(ctx context.Context, query string, at time.Time) (float64, error) {
-	client, err := api.NewClient(api.Config{Address: s.URL})
+	vector, err := s.vector(ctx, query, at)
+	if err == nil && len(vector) != 1 {
+		err = fmt.Errorf("%s has not one value, but %s", query, vector)
+	}
 	if err != nil {
 		return 0, err
+	}
+	return float64(vector[0].Value), nil
+}
+
+// vector are the values of an instant query.
+func (s *session) vector(ctx context.Context, query string, at time.Time) (model.Vector, error) {
+	client, err := api.NewClient(api.Config{Address: s.URL})
+	if err != nil {
+		return nil, err
 	}
 	defer client.(api.CloseIdler).CloseIdleConnections()
 	value, _, _, err := promv1.NewAPI(client).Query(ctx, query, at)
-	if err != nil {
-		return 0, err
-	}
-	vector, ok := value.(model.Vector)
-	if !ok || len(vector) != 1 {
-		return 0, fmt.Errorf("%s has not one value, but %s", query, value)
-	}
-	return float64(vector[0].Value), nil
+	vector, _ := value.(model.Vector)
+	return vector, err
 }
 
 // close ends the server and removes what was made for it.

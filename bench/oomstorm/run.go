@@ -46,16 +46,22 @@ const (
 // stored are figures that the server answers at a phase's end, if it lives. $window
 // is the phase, $wide a little more, so that it holds $scrapes of each target and
 // $evaluations at least; $lasting are series that every scrape has, $rest is when
-// nothing had happened, $over what the most memory was over that at rest.
+// nothing had happened, $live is the live heap.
 var stored = map[string]string{
-	"scrapes-missed": `$targets * $scrapes - sum(clamp_max(sum_over_time(up{job=~"steady|exploding"}[$wide]), $scrapes))`,
+	"scrapes-missed":   `$targets * $scrapes - sum(clamp_max(sum_over_time(up{job=~"steady|churning"}[$wide]), $scrapes))`,
+	"exploding-missed": `$scrapes - clamp_max(sum(sum_over_time(up{job="exploding"}[$wide])), $scrapes)`,
 	"samples-lost": `sum(clamp_min(count_over_time(up{job=~"steady|exploding"}[$window]) * on (instance) count by (instance) ($lasting @ $rest)
 		- on (instance) (sum by (instance) (count_over_time($lasting[$window])) or on (instance) 0 * up), 0))`,
-	"rules-missed":        `$evaluations - clamp_max(count_over_time(storm:heartbeat[$wide]) or vector(0), $evaluations)`,
-	"rules-failed":        `sum(increase(prometheus_rule_evaluation_failures_total[$wide]))`,
-	"compactions":         `sum(max_over_time(prometheus_tsdb_compactions_total[$wide]) - min_over_time(prometheus_tsdb_compactions_total[$wide]))`,
-	"over-rest-of-budget": `$over / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
+	"rules-missed":             `$evaluations - clamp_max(count_over_time(storm:heartbeat[$wide]) or vector(0), $evaluations)`,
+	"rules-failed":             `sum(increase(prometheus_rule_evaluation_failures_total[$wide]))`,
+	"compactions":              `sum(max_over_time(prometheus_tsdb_compactions_total[$wide]))`,
+	"live-over-rest-of-budget": `(max(max_over_time($live[$wide])) - max($live @ $rest)) / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
 }
+
+// missed are the innocent targets of which most scrapes were.
+const missed = `topk(5, $scrapes - sum_over_time(up{job=~"steady|churning"}[$wide]) > 0)`
+
+const live = `go_gc_heap_live_bytes{job="prometheus"}`
 
 const lasting = `{job=~"steady|exploding",__name__!~"up|scrape_.+|storm:.+|` + targets.Explosion + `"}`
 
@@ -177,7 +183,7 @@ func (p *phase) set(name string, v float64) {
 func (p *phase) run(ctx context.Context) error {
 	p.say("%s, for %s", p.Name, p.For)
 	p.ResetPeak()
-	live, _ := p.query(ctx, `go_gc_heap_live_bytes{job="prometheus"}`, time.Now()) // 0 is not compared with.
+	before, _ := p.query(ctx, live, time.Now()) // 0 is not compared with.
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	var (
@@ -192,7 +198,7 @@ func (p *phase) run(ctx context.Context) error {
 		})
 		stop() // They are through.
 	})
-	err := p.restart(ctx, live)
+	err := p.restart(ctx, before)
 	if err == nil && p.Alive() {
 		p.watch(asking)
 	}
@@ -385,7 +391,7 @@ func (p *phase) addClients(r clients.Result) {
 		}
 	}
 	if p.IdleConnections > 0 {
-		p.set("idle-connections", float64(r.Idle))
+		p.set("idle-away-sec", r.IdleAway.Seconds())
 	}
 }
 
@@ -414,19 +420,20 @@ func (p *phase) askStored(ctx context.Context) {
 		scrapes--
 	}
 	vars := strings.NewReplacer(
-		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Exploding)), "$lasting", lasting,
+		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Churning)), "$lasting", lasting, "$live", live,
 		"$scrapes", strconv.Itoa(scrapes), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
-		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatFloat(p.result.figures["over-rest-bytes"], 'f', -1, 64),
+		"$rest", family.Seconds(p.restAt),
 	)
 	for name, query := range stored {
-		if name == "compactions" && !p.Compact {
-			continue
-		}
 		if v, err := p.insist(ctx, vars.Replace(query)); err == nil {
 			p.set(name, v)
-		} else if name != "over-rest-of-budget" { // Which not every server has.
+		} else if name != "live-over-rest-of-budget" { // Which not every server has.
 			p.say("%s: %s cannot be asked: %v", p.Name, name, err)
 		}
+	}
+	worst, _ := p.vector(ctx, vars.Replace(missed), p.end)
+	for _, s := range worst {
+		p.say("%s: of %s %s scrapes were missed", p.Name, s.Metric[model.InstanceLabel], s.Value)
 	}
 	for _, e := range sc.Expect {
 		if e.Query != "" && e.Phase == p.Name && (e.Binary == "" || e.Binary == p.binary.Name) {

@@ -62,8 +62,8 @@ type Result struct {
 	Storm      map[string]Outcomes
 	Slow       Outcomes
 	Dashboards Dashboards
-	// Idle is how many idle connections were open at the end.
-	Idle int
+	// IdleAway is the longest time that an idle connection was not open.
+	IdleAway time.Duration
 }
 
 // Outcomes counts requests by status code, if the answer was read to its end, or
@@ -257,18 +257,19 @@ func (s *clients) idle(ctx context.Context) {
 	if err != nil {
 		return // It was built here.
 	}
-	for ctx.Err() == nil {
-		if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host); err == nil {
-			stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
-			_, _ = conn.Read(make([]byte, 1)) // It ends when the server closes it, or at the phase's end.
-			conn.Close()
-			if !stop() {
-				s.mu.Lock()
-				s.Idle++
-				s.mu.Unlock()
-			}
+	for closed := time.Now(); ctx.Err() == nil; pause(ctx, time.Second) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+		s.mu.Lock()
+		s.IdleAway = max(s.IdleAway, time.Since(closed))
+		s.mu.Unlock()
+		if err != nil {
+			continue
 		}
-		pause(ctx, time.Second)
+		stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
+		_, _ = conn.Read(make([]byte, 1)) // It ends when the server closes it, or at the phase's end.
+		stop()
+		conn.Close()
+		closed = time.Now()
 	}
 }
 

@@ -104,8 +104,28 @@ func TestASlowReaderHoldsTheServerUp(t *testing.T) {
 	require.Less(t, written.Load(), int64(64<<20), "only what is buffered on the way")
 }
 
-func TestIdleConnectionsAreOpenAtTheEnd(t *testing.T) {
-	require.Equal(t, 20, run(t, scenario.Phase{IdleConnections: 20}, func(http.ResponseWriter, *http.Request) {}).Idle)
+func TestIdleConnectionsStayOpen(t *testing.T) {
+	require.Less(t, run(t, scenario.Phase{IdleConnections: 20}, func(http.ResponseWriter, *http.Request) {}).IdleAway, 500*time.Millisecond)
+}
+
+func TestIdleConnectionsThatAreClosedComeBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var closed atomic.Int64
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			conn.Close()
+			closed.Add(1)
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.AfterFunc(1500*time.Millisecond, func() { l.Close() })
+	time.AfterFunc(3500*time.Millisecond, cancel)
+	r, err := Run(ctx, Config{URL: "http://" + l.Addr().String(), Phase: scenario.Phase{IdleConnections: 1}})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, closed.Load())
+	require.InDelta(t, 2, r.IdleAway.Seconds(), 1, "since the second one was closed")
 }
 
 func TestDashboardsAskEachExpressionTwiceARound(t *testing.T) {
