@@ -183,6 +183,13 @@ patches-verify:
 patches-test: patches-apply
 	@$(PATCHES) test
 
+## test-sizes: what rules estimate counts with for the patched build, measured in the patched tree
+.PHONY: test-sizes
+test-sizes: patches-apply
+	cp go.mod build/sizes.mod && cp go.sum build/sizes.sum
+	go mod edit -replace=github.com/prometheus/prometheus=$(CURDIR)/$(TREE) build/sizes.mod
+	PROMGUARD_PATCHED_SIZES=1 go test -modfile=build/sizes.mod -count=1 ./internal/rules/estimate -run TestModel
+
 ## upstream-check: in one line, the newest release of Prometheus, the one that is patched, and how many patches would conflict
 .PHONY: upstream-check
 upstream-check:

@@ -30,7 +30,7 @@ func testEstimate(t *testing.T) *Estimate {
 	c.unknown(3, "also for a test")
 	c.Approximate[2] = "on a sample"
 	in := Intervals{ByJob: map[string]time.Duration{"one": 10 * time.Second}, Default: time.Minute}
-	return New(p, c, in, Sizes{HeadBytesPerSeries: 2000, ScrapeCacheBytesPerSeries: 500, DroppedBytesPerSeries: 300, WALBytesPerSample: 8, BlockBytesPerSample: 2, BlockSource: "b"})
+	return New(p, c, in, Sizes{HeadBytesPerSeries: 2000, ScrapeCacheBytesPerSeries: 500, DroppedBytesPerSeries: 300, Build: "a", WALBytesPerSample: 8, BlockBytesPerSample: 2, BlockSource: "b"})
 }
 
 func TestSavingFollowsFromSeriesAndIntervals(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTextHasARowPerRuleAndSaysWhatIsNotExact(t *testing.T) {
 
 50.1 % of the series and 50.1 % of the samples go.
 Series and memory are those scraped now. In memory there are 1320 series, 1.3 times as many: the others have ended, or are recorded, and are counted nowhere here.
-Memory: per series 2000 bytes of heap in use in a head two hours old and 500 in the scrape cache, of which 300 stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: 8.0 bytes per sample (a modelled cluster). Blocks: 2.0 bytes per sample (b).
+Memory, of a: per series 2000 bytes of heap in use in a head two hours old and 500 in the scrape cache, of which 300 stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: 8.0 bytes per sample (a modelled cluster). Blocks: 2.0 bytes per sample (b).
 ~ empty: on a sample.
 ? overlap: also for a test.
 ? family: for a test.

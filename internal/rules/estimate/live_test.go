@@ -344,6 +344,26 @@ func TestServerThatStopsAnsweringIsLeftAlone(t *testing.T) {
 	require.Contains(t, strings.Join(c.Unknown, "\n"), "did not answer 3 times in a row")
 }
 
+func TestSizesAreThoseOfTheBuildThatIsAsked(t *testing.T) {
+	build := func(instance, version string) labels.Labels {
+		return labels.FromStrings("__name__", "prometheus_build_info", "instance", instance, "version", version)
+	}
+	for _, tc := range []struct {
+		series []labels.Labels
+		want   string
+	}{
+		{nil, "upstream"},
+		{[]labels.Labels{build("a", "3.16.0")}, "upstream"},
+		{[]labels.Labels{build("a", "3.16.0+promguard.1")}, "the patched build"},
+		{[]labels.Labels{build("a", "3.16.0+promguard.1"), build("b", "3.16.0")}, "upstream"},
+	} {
+		s := promtest.New(t, time.Minute, tc.series...)
+		got := LiveSizes(t.Context(), server(t, s.URL), ModelSizes())
+		require.Equal(t, tc.want, got.Build)
+		require.Equal(t, tc.want == "upstream", got.HeadBytesPerSeries == modelHeadBytesPerSeries)
+	}
+}
+
 func TestIntervalIsThatOfTheConfigurationOrOfSamples(t *testing.T) {
 	prom := promtest.New(t, 30*time.Second, installation(3)...)
 	for config, want := range map[string]map[string]time.Duration{

@@ -29,9 +29,10 @@ func TestModelScrapeCacheIsThatOfARealScrape(t *testing.T) {
 	dropped := scrapedHeap(t, "metric_relabel_configs: [{source_labels: [__name__], regex: '.*', action: drop}]")
 	stored := scrapedHeap(t, "")
 	t.Logf("%.0f bytes of heap per dropped series, %.0f per stored one", dropped, stored)
-	require.InEpsilon(t, modelDroppedBytesPerSeries, dropped, 0.15)
+	want := builtWith()
+	require.InEpsilon(t, want.DroppedBytesPerSeries, dropped, 0.2)
 	// It depends on how full the maps are.
-	require.InEpsilon(t, modelScrapeCacheBytesPerSeries, stored, 0.25)
+	require.InEpsilon(t, want.ScrapeCacheBytesPerSeries, stored, 0.25)
 }
 
 // scrapedHeap returns the heap in use that the scrape loops hold per series.

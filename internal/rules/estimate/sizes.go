@@ -19,6 +19,8 @@ type Sizes struct {
 	// the next scrape knows it again.
 	ScrapeCacheBytesPerSeries float64 `json:"scrape_cache_bytes_per_series"`
 	DroppedBytesPerSeries     float64 `json:"dropped_bytes_per_series"`
+	// Build is whose these three are: upstream's or the patched Prometheus.
+	Build string `json:"build"`
 	// WALBytesPerSample and BlockBytesPerSample are what is written.
 	WALBytesPerSample   float64 `json:"wal_bytes_per_sample"`
 	BlockBytesPerSample float64 `json:"block_bytes_per_sample"`
@@ -33,14 +35,26 @@ const (
 	modelDroppedBytesPerSeries     = 290
 	modelWALBytesPerSample         = 7.3
 	modelBlockBytesPerSample       = 2
+
+	patchedHeadBytesPerSeries        = 1430
+	patchedScrapeCacheBytesPerSeries = 95
+	patchedDroppedBytesPerSeries     = 55
 )
 
-// ModelSizes are those of a modelled Kubernetes cluster.
+// ModelSizes are those of a modelled Kubernetes cluster, in upstream's build.
 func ModelSizes() Sizes {
 	return Sizes{
 		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
+		Build: "upstream",
 		WALBytesPerSample: modelWALBytesPerSample, BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: "a modelled cluster",
 	}
+}
+
+// patched returns them with what series take in the patched build.
+func (s Sizes) patched() Sizes {
+	s.HeadBytesPerSeries, s.ScrapeCacheBytesPerSeries, s.DroppedBytesPerSeries = patchedHeadBytesPerSeries, patchedScrapeCacheBytesPerSeries, patchedDroppedBytesPerSeries
+	s.Build = "the patched build"
+	return s
 }
 
 const secondsPerDay = 24 * 60 * 60

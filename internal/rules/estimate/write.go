@@ -95,8 +95,8 @@ func (e *Estimate) writeNotes(b *strings.Builder) {
 		fmt.Fprintf(b, "Series and memory are those scraped now. In memory there are %d series, %.1f times as many: the others have ended, or are recorded, and are counted nowhere here.\n",
 			e.HeadSeries, float64(e.HeadSeries)/float64(e.Of.Series))
 	}
-	fmt.Fprintf(b, "Memory: per series %.0f bytes of heap in use in a head two hours old and %.0f in the scrape cache, of which %.0f stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (a modelled cluster). Blocks: %.1f bytes per sample (%s).\n",
-		e.Sizes.HeadBytesPerSeries, e.Sizes.ScrapeCacheBytesPerSeries, e.Sizes.DroppedBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
+	fmt.Fprintf(b, "Memory, of %s: per series %.0f bytes of heap in use in a head two hours old and %.0f in the scrape cache, of which %.0f stay when it is dropped; at GOGC=75 the process may hold 1.75 times as much. WAL: %.1f bytes per sample (a modelled cluster). Blocks: %.1f bytes per sample (%s).\n",
+		e.Sizes.Build, e.Sizes.HeadBytesPerSeries, e.Sizes.ScrapeCacheBytesPerSeries, e.Sizes.DroppedBytesPerSeries, e.Sizes.WALBytesPerSample, e.Sizes.BlockBytesPerSample, e.Sizes.BlockSource)
 	for _, n := range e.Notes {
 		fmt.Fprintln(b, n)
 	}
