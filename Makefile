@@ -156,6 +156,13 @@ test-read-accounts: patches-apply
 	cd $(TREE) && GOWORK=off PROMGUARD_READ_ACCOUNTS=1 PROMGUARD_READ_ACCOUNTS_SEED=$(READ_ACCOUNTS_SEED) \
 		go test -count=1 -timeout 60m -v ./web/api/v1 -run TestAccountsOfReads
 
+## test-read-ends: reads of 250 shapes and READ_ENDS_SEED's 100 random ones, stopped at random instants, end within 100 ms of the processor
+.PHONY: test-read-ends
+READ_ENDS_SEED ?= 1
+test-read-ends: patches-apply
+	cd $(TREE) && GOWORK=off PROMGUARD_READ_ENDS=1 PROMGUARD_READ_ENDS_SEED=$(READ_ENDS_SEED) \
+		go test -count=1 -timeout 60m -v ./web/api/v1 -run TestReadsEnd
+
 ## test-rules-fuzz: RULES_FUZZ_EXPRESSIONS random expressions with and without random drop rules, against what rules check says of them
 .PHONY: test-rules-fuzz
 RULES_FUZZ_EXPRESSIONS ?= 100000

@@ -78,8 +78,11 @@ func (f *readFlags) logAttrs() slog.Attr {
 }
 
 // LimitReads sets what limits the requests of the web handler, if any flag says
-// so. The other options must be set already.
-func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryConcurrency int, logger *slog.Logger, reg prometheus.Registerer) (err error) {
+// so. The other options must be set already. An agent has nothing to read.
+func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryConcurrency int, logger *slog.Logger, reg prometheus.Registerer) {
+	if o.IsAgent {
+		return
+	}
 	procs := int64(runtime.GOMAXPROCS(0))
 	opts := readapi.Options{
 		Timeout:             time.Duration(f.reads.timeout.Duration),
@@ -106,8 +109,7 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 	if spare := int(f.reads.spare.or(0)); spare > 0 {
 		o.Connections = spareconn.NewPool(o.MaxConnections, spare, reg)
 	}
-	o.Reads, err = readapi.New(opts, reg)
-	return err
+	o.Reads = readapi.New(opts, reg)
 }
 
 // bulkConcurrency returns how many federation and remote read requests run at a

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -30,6 +31,8 @@ const (
 const (
 	// meterStep is how many samples are evaluated between two looks at the account.
 	meterStep = 16 << 10
+	// meterLookEvery is how many elements of a loop are between two looks at the context.
+	meterLookEvery = 256
 	// meterHoldEvery is how many labels and groups are made between two of them.
 	meterHoldEvery = 256
 	// maxLabelSize is the most bytes of the name and the value of a label that is built.
@@ -43,11 +46,14 @@ const (
 // readMeter tells the account of a read what its evaluation holds. The evaluator
 // counts the samples it holds, and compares them with its limit in each loop in
 // which they grow: for a read that is counted the limit is a step ahead of them,
-// and raise moves it. All other evaluations have no meter.
+// and error moves it. All other evaluations have no meter.
+//
+// It takes the place of the evaluator's querier, which those of subqueries have, too.
 //
 // What was held once counts until the evaluation ends: so long may the garbage
 // collector take.
 type readMeter struct {
+	storage.Querier
 	ctx     context.Context
 	account storage.ReadAccount
 	// most is the evaluator's own limit of samples.
@@ -60,8 +66,20 @@ type readMeter struct {
 	// how often there were any.
 	untold int64
 	holds  int
-	// joins is how many results the join in progress has made labels for.
-	joins int
+	// ev is the evaluator in progress, and expr what it evaluates.
+	ev   *evaluator
+	expr parser.Expr
+	// joins is how many results the join in progress has made labels for, and groups
+	// how many groups, or signatures, the loop in progress has found.
+	joins, groups int
+	// looks counts the elements of loops since the evaluation began.
+	looks int
+}
+
+// readMeter returns the evaluation's meter, or nil.
+func (ev *evaluator) readMeter() *readMeter {
+	m, _ := ev.querier.(*readMeter)
+	return m
 }
 
 // meter begins to count what the evaluation holds, and returns what ends it: what is
@@ -71,63 +89,99 @@ func (ev *evaluator) meter(ctx context.Context) (end func()) {
 	if account == nil {
 		return func() {}
 	}
-	m := &readMeter{ctx: ctx, account: account, most: ev.maxSamples}
-	ev.readMeter = m
+	m := &readMeter{Querier: ev.querier, ctx: ctx, account: account, most: ev.maxSamples, ev: ev}
+	ev.querier = m
 	ev.maxSamples = min(m.most, meterStep)
 	return func() {
 		// To give back stops nothing.
-		_ = account.Use(m.bytes(ev.currentSamples) - m.told)
+		_ = account.Use(m.bytes() - m.told)
 	}
 }
 
-func (m *readMeter) bytes(samples int) int64 { return int64(samples)*meterPointBytes + m.results }
+func (m *readMeter) bytes() int64 {
+	return int64(m.ev.currentSamples)*meterPointBytes + m.results
+}
 
 // tell tells the account of what is held more than before, and looks at the context.
-func (m *readMeter) tell(samples int) error {
-	if held := m.bytes(samples); held > m.told {
+func (m *readMeter) tell() {
+	if held := m.bytes(); held > m.told {
 		more := held - m.told
 		m.told = held
 		if err := m.account.Use(more); err != nil {
-			return err
+			panic(err)
 		}
 	}
-	if err := m.account.Yield(m.ctx); err != nil {
-		return contextErr(err, env)
-	}
-	return nil
+	m.yield()
 }
 
-// raise panics with the error, unless it says that more samples are held than the
+func (m *readMeter) yield() {
+	if err := m.account.Yield(m.ctx); err != nil {
+		panic(contextErr(err, env))
+	}
+}
+
+// look is called for each element of a loop, and looks at the context every so often.
+func (m *readMeter) look() {
+	if m == nil {
+		return
+	}
+	m.looks++
+	if m.looks%meterLookEvery == 0 {
+		m.yield()
+	}
+}
+
+// error panics with the error, unless it says that more samples are held than the
 // account was told of: then it tells it, and panics only if they may not be.
-func (ev *evaluator) raise(err error) {
-	m := ev.readMeter
+func (ev *evaluator) error(err error) {
+	m := ev.readMeter()
 	if _, tooMany := errors.AsType[ErrTooManySamples](err); !tooMany || m == nil || ev.maxSamples >= m.most || ev.currentSamples > m.most {
-		panic(err)
+		ev.raise(err)
 	}
-	if err := m.tell(ev.currentSamples); err != nil {
-		panic(err)
-	}
+	m.tell()
 	ev.maxSamples = min(ev.currentSamples+meterStep, m.most)
 }
 
 // eval evaluates the expression. While it does so its operands' results are held;
 // afterwards its own.
 func (ev *evaluator) eval(ctx context.Context, expr parser.Expr) (parser.Value, annotations.Annotations) {
-	m := ev.readMeter
+	m := ev.readMeter()
 	if m == nil {
 		return ev.evalExpr(ctx, expr)
 	}
-	before := m.results
+	before, outer, around := m.results, m.ev, m.expr
+	m.ev, m.expr = ev, expr
 	v, ws := ev.evalExpr(ctx, expr)
-	m.results = before + resultBytes(expr, v)
-	if err := m.tell(ev.currentSamples); err != nil {
-		panic(err)
+	if around == nil {
+		m.sortResult(v)
 	}
+	m.results = before + m.resultBytes(expr, v)
+	m.tell()
+	if copied, ok := around.(*parser.StepInvariantExpr); ok {
+		m.copies(copied.Expr, v, outer.numSteps())
+	}
+	m.ev, m.expr = outer, around
 	return v, ws
 }
 
+// copies tells of the copies of a result that does not depend on the step, before they
+// are made: histograms are not copied, but pointed at.
+func (m *readMeter) copies(expr parser.Expr, v parser.Value, steps int) {
+	mat, ok := v.(Matrix)
+	if !ok || isRange(expr) {
+		return
+	}
+	for i := range mat {
+		for _, p := range mat[i].Histograms {
+			more := int64(steps-1) * meterPointBytes
+			m.hold(more)
+			m.results -= more * int64(p.size())
+		}
+	}
+}
+
 // resultBytes returns what a result takes beside its points.
-func resultBytes(expr parser.Expr, v parser.Value) int64 {
+func (m *readMeter) resultBytes(expr parser.Expr, v parser.Value) int64 {
 	mat, ok := v.(Matrix)
 	if !ok {
 		return 0
@@ -135,6 +189,10 @@ func resultBytes(expr parser.Expr, v parser.Value) int64 {
 	bytes := int64(len(mat)) * meterSeriesBytes
 	labelled := buildsLabels(expr)
 	for i := range mat {
+		m.look()
+		if n := len(mat[i].Histograms); n > 1 && mat[i].Histograms[0].H == mat[i].Histograms[n-1].H {
+			bytes -= int64(n-1) * int64(mat[i].Histograms[0].size()-1) * meterPointBytes
+		}
 		bytes += int64(cap(mat[i].Floats)-len(mat[i].Floats)) * meterPointBytes
 		if labelled {
 			bytes += int64(mat[i].Metric.ByteSize())
@@ -155,90 +213,148 @@ func buildsLabels(expr parser.Expr) bool {
 	}
 }
 
-// addPoint is addToSeries, which makes room for a point at each step with the first
-// of a series. The evaluator counts those that it has.
-func (ev *evaluator) addPoint(ss *Series, ts int64, f float64, h *histogram.FloatHistogram, numSteps int) {
-	if m := ev.readMeter; m != nil {
-		if ss.Floats == nil && ss.Histograms == nil {
-			ev.hold(int64(ss.Metric.ByteSize()))
+// rangeEval calls the function for each step, which finds the meter where upstream's
+// functions have no evaluator.
+func (ev *evaluator) rangeEval(ctx context.Context, matching *parser.VectorMatching, funcCall func([]Vector, Matrix, [][]EvalSeriesHelper, *EvalNodeHelper) (Vector, annotations.Annotations), exprs ...parser.Expr) (Matrix, annotations.Annotations) {
+	m := ev.readMeter()
+	if m == nil {
+		return ev.rangeEvalSteps(ctx, matching, funcCall, exprs...)
+	}
+	_, counts := m.expr.(*parser.AggregateExpr)
+	return ev.rangeEvalSteps(ctx, matching, func(v []Vector, mat Matrix, helpers [][]EvalSeriesHelper, enh *EvalNodeHelper) (Vector, annotations.Annotations) {
+		enh.readMeter = m
+		before := m.results
+		result, ws := funcCall(v, mat, helpers, enh)
+		if counts {
+			m.results = before // Of the groups of count_values nothing is left but its result.
 		}
-		if h == nil {
-			if ss.Floats == nil {
-				ev.hold(int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes)
-			}
-			m.results -= meterPointBytes
+		return result, ws
+	}, exprs...)
+}
+
+// holdPoint tells of the first point of a series, which makes room for one at each
+// step. The evaluator counts those that it has.
+func (ev *evaluator) holdPoint(ss *Series, h *histogram.FloatHistogram, numSteps int) {
+	m := ev.readMeter()
+	if m == nil {
+		return
+	}
+	m.look()
+	if ss.Floats == nil && ss.Histograms == nil {
+		m.hold(int64(ss.Metric.ByteSize()))
+	}
+	if h == nil {
+		if ss.Floats == nil {
+			m.hold(int64(min(numSteps, maxPointsSliceSize)) * meterPointBytes)
 		}
+		m.results -= meterPointBytes
 	}
-	addToSeries(ss, ts, f, h, numSteps)
 }
 
-// addGroupPoint is addToSeries for a group of newGroup. The evaluator counts its
-// points when all are there.
-func (ev *evaluator) addGroupPoint(ss *Series, ts int64, f float64, h *histogram.FloatHistogram, numSteps int) {
-	if ev.readMeter != nil && h != nil {
-		ev.hold(int64(h.Size()))
+// holdGroup tells of the histogram that an aggregation has made of a group in a step:
+// the evaluator counts it when all are there. What is sorted of it next is sorted
+// before, with looks at the context.
+func (ev *evaluator) holdGroup(op parser.ItemType, heap vectorByValueHeap, h *histogram.FloatHistogram) {
+	m := ev.readMeter()
+	if m == nil {
+		return
 	}
-	addToSeries(ss, ts, f, h, numSteps)
+	m.look()
+	switch op {
+	case parser.QUANTILE:
+		m.sort(heap)
+	case parser.TOPK:
+		m.sort(sort.Reverse(heap))
+	case parser.BOTTOMK:
+		m.sort(sort.Reverse(vectorByReverseValueHeap(heap)))
+	}
+	if h != nil {
+		m.hold(int64(h.Size()))
+	}
 }
 
-// newGroup returns the series of a new group of an aggregation, which will have a
-// point at each step.
-func (ev *evaluator) newGroup(group labels.Labels) Series {
-	if ev.readMeter != nil {
-		ev.hold(int64(ev.numSteps())*meterPointBytes + meterGroupBytes + int64(group.ByteSize()))
+// grouped is called for each series that is put into a group, and tells of the group
+// that the one before has made, which will have a point at each step.
+func (ev *evaluator) grouped(groups Matrix) {
+	m := ev.readMeter()
+	if m == nil {
+		return
 	}
-	return Series{Metric: group}
+	m.look()
+	if len(groups) > m.groups {
+		group := groups[len(groups)-1]
+		m.hold(int64(ev.numSteps())*meterPointBytes + meterGroupBytes + int64(group.Metric.ByteSize()))
+	}
+	m.groups = len(groups)
 }
 
-// expandLabel tells of the label that label_replace is about to make of the match.
+// signed is called for the signature of each series of a join, with how many there were
+// before, and tells of it if the one before was new: each is held once, as text.
+func (ev *evaluator) signed(signature string, signatures int) {
+	m := ev.readMeter()
+	if m == nil {
+		return
+	}
+	m.look()
+	if signatures > m.groups {
+		m.hold(int64(len(signature)))
+	}
+	m.groups = signatures
+}
+
+// expandLabel tells of the label that label_replace is about to make of the match, if
+// there is one.
 func (ev *evaluator) expandLabel(metric labels.Labels, name, repl string, match []int) {
-	if ev.readMeter == nil {
+	m := ev.readMeter()
+	m.look()
+	if m == nil || match == nil {
 		return
 	}
 	longest := 0
 	for i := 0; i < len(match); i += 2 {
 		longest = max(longest, match[i+1]-match[i])
 	}
-	ev.buildLabel("label_replace", metric, len(name)+len(repl)+strings.Count(repl, "$")*longest)
+	m.buildLabel("label_replace", metric, len(name)+len(repl)+strings.Count(repl, "$")*longest)
 }
 
 // joinLabel tells of the label that label_join is about to make of the values.
 func (ev *evaluator) joinLabel(metric labels.Labels, name string, values []string, sep string) {
-	if ev.readMeter == nil {
+	m := ev.readMeter()
+	if m == nil {
 		return
 	}
+	m.look()
 	size := len(name) + len(sep)*max(0, len(values)-1)
 	for _, v := range values {
 		size += len(v)
 	}
-	ev.buildLabel("label_join", metric, size)
+	m.buildLabel("label_join", metric, size)
 }
 
 // countLabel refuses a label that is too long, before count_values makes it of a
-// sample.
-func (ev *evaluator) countLabel(name string, h *histogram.FloatHistogram) {
-	if ev.readMeter == nil {
+// sample, and tells of the group that the sample before has made, of which buf has the
+// labels.
+func (enh *EvalNodeHelper) countLabel(name string, h *histogram.FloatHistogram, buf []byte, groups int) {
+	m := enh.readMeter
+	if m == nil {
 		return
 	}
+	m.look()
 	size := len(name) + countedFloatBytes
 	if h != nil {
 		size += countedBucketBytes * h.Size() / 8
 	}
 	checkLabel("count_values", size)
-}
-
-// countedGroup tells of the labels of a new group of count_values.
-func (ev *evaluator) countedGroup(group labels.Labels) labels.Labels {
-	if ev.readMeter != nil {
-		ev.hold(int64(group.ByteSize()))
+	if groups > m.groups {
+		m.hold(int64(len(buf)))
 	}
-	return group
+	m.groups = groups
 }
 
 // buildLabel tells of a label, and refuses one that is too long, before it is made.
-func (ev *evaluator) buildLabel(function string, metric labels.Labels, size int) {
+func (m *readMeter) buildLabel(function string, metric labels.Labels, size int) {
 	checkLabel(function, size)
-	ev.hold(int64(metric.ByteSize()) + int64(size))
+	m.hold(int64(metric.ByteSize()) + int64(size))
 }
 
 func checkLabel(function string, size int) {
@@ -249,35 +365,18 @@ func checkLabel(function string, size int) {
 
 // joined tells of the labels of a result that a join has made, and of the table in
 // which it finds them again: under the labels of both sides.
-func (ev *evaluator) joined(metric labels.Labels, enh *EvalNodeHelper) {
-	if m := ev.readMeter; m != nil && len(enh.resultMetric) != m.joins {
+func (enh *EvalNodeHelper) joined(metric labels.Labels) {
+	m := enh.readMeter
+	m.look()
+	if m != nil && len(enh.resultMetric) != m.joins {
 		m.joins = len(enh.resultMetric)
-		ev.hold(int64(len(enh.lblResultBuf)) + int64(metric.ByteSize()))
+		m.hold(int64(len(enh.lblResultBuf)) + int64(metric.ByteSize()))
 	}
-}
-
-// holdLabels tells of labels that are held as text.
-func (ev *evaluator) holdLabels(size int) {
-	if ev.readMeter != nil {
-		ev.hold(int64(size))
-	}
-}
-
-// holdStep returns what gives back all that is held from now on: nothing of it is
-// left after the step but what becomes its result.
-func (ev *evaluator) holdStep() (end func()) {
-	m := ev.readMeter
-	if m == nil {
-		return func() {}
-	}
-	before := m.results
-	return func() { m.results = before }
 }
 
 // hold adds bytes to what the expression in progress holds, and tells of many of
 // them before they are taken.
-func (ev *evaluator) hold(bytes int64) {
-	m := ev.readMeter
+func (m *readMeter) hold(bytes int64) {
 	m.results += bytes
 	m.untold += bytes
 	m.holds++
@@ -285,7 +384,5 @@ func (ev *evaluator) hold(bytes int64) {
 		return
 	}
 	m.untold = 0
-	if err := m.tell(ev.currentSamples); err != nil {
-		panic(err)
-	}
+	m.tell()
 }

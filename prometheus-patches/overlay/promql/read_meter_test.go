@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/accounttest"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
@@ -180,5 +181,79 @@ func TestAccountExpectsWhatAnEvaluationHolds(t *testing.T) {
 		require.NoError(t, meterQuery(ctx, t, s, 50_000_000, tc.expr, 100*time.Millisecond).Err, tc.expr)
 		require.GreaterOrEqual(t, account.ExpectedBegun, tc.least*9/10, tc.expr)
 		require.LessOrEqual(t, account.ExpectedBegun, tc.most*11/10, tc.expr)
+	}
+}
+
+// manyMeterSeries is more than are sorted without a look at the context.
+const manyMeterSeries = 4000
+
+// manyMeterStorage has series of few values, one sample each, in no order.
+func manyMeterStorage(t testing.TB) *teststorage.TestStorage {
+	s := teststorage.New(t)
+	app := s.Appender(t.Context())
+	for i := range manyMeterSeries {
+		n := i * 7919 % manyMeterSeries
+		lset := labels.FromStrings("__name__", "m", "i", strconv.Itoa(n), "g", strconv.Itoa(n%7), "instance", strconv.Itoa(n), "job", "j")
+		_, err := app.Append(0, lset, 0, float64(n%13))
+		require.NoError(t, err)
+		_, err = app.Append(0, labels.FromStrings("__name__", "target_info", "instance", strconv.Itoa(n), "job", "j", "x", "y"), 0, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, app.Commit())
+	return s
+}
+
+func instantMeterQuery(ctx context.Context, t testing.TB, s storage.Queryable, expr string) *promql.Result {
+	engine := promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{EnableExperimentalFunctions: true}),
+	})
+	q, err := engine.NewInstantQuery(ctx, s, nil, expr, time.Unix(0, 0))
+	require.NoError(t, err, expr)
+	t.Cleanup(q.Close)
+	return q.Exec(ctx)
+}
+
+// Each of these goes through its series, or sorts them, at least once more than to
+// select them.
+var meterLoops = []string{
+	`sort(m)`, `sort_desc(m)`, `sort_by_label(m, "g")`, `sort_by_label_desc(m, "g", "i")`, `topk(3000, m)`, `bottomk(3000, m)`, `quantile(0.5, m)`,
+	`sum by (g) (m)`, `sum by (i) (m)`, `m + m`, `m and m`, `m or m`, `m unless on (g) m`, `m * on (g) group_left sum by (g) (m)`, `count_values("v", m)`,
+	`timestamp(m)`, `abs(m)`, `-m`, `label_replace(m, "x", "$1", "i", "no(.*)")`, `label_join(m, "x", "-", "g", "i")`, `info(m)`, `last_over_time(m[5m])`, `m[5m]`,
+}
+
+func TestMeterKeepsTheOrderOfWhatIsSorted(t *testing.T) {
+	s := manyMeterStorage(t)
+	for _, expr := range meterLoops {
+		_, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+		want, got := instantMeterQuery(t.Context(), t, s, expr), instantMeterQuery(ctx, t, s, expr)
+		if strings.Contains(expr, "sort") || strings.Contains(expr, "k(") {
+			require.Equal(t, want.String(), got.String(), expr)
+		}
+		require.NoError(t, got.Err, expr)
+	}
+}
+
+func TestMeterLooksAtTheContextInLoopsOverSeries(t *testing.T) {
+	s := manyMeterStorage(t)
+	yields := func(expr string) int {
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+		require.NoError(t, instantMeterQuery(ctx, t, s, expr).Err, expr)
+		return account.Yields
+	}
+	selected := yields(`m`)
+	for _, expr := range meterLoops {
+		whole := yields(expr)
+		require.Greater(t, whole, selected+manyMeterSeries/256/2, expr)
+		for _, part := range []int{3, 2} {
+			account, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+			stopAt := selected + (whole-selected)/part
+			account.OnYield = func() {
+				if account.Yields == stopAt {
+					account.Stop(errors.New("stopped"))
+				}
+			}
+			require.Error(t, instantMeterQuery(ctx, t, s, expr).Err, expr)
+			require.LessOrEqual(t, account.Yields, stopAt+2, expr)
+		}
 	}
 }

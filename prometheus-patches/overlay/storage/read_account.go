@@ -6,6 +6,7 @@ package storage
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 )
 
 // ReadAccount is told by the code on a read's way what memory the read takes, and
@@ -55,15 +56,32 @@ type ReadBounds struct {
 
 type readAccountKey struct{}
 
+// countedRead is what the code on a read's way shares.
+type countedRead struct {
+	account    ReadAccount
+	selections atomic.Int64
+}
+
 // WithReadAccount returns a context in which reads are told to the account.
 func WithReadAccount(ctx context.Context, a ReadAccount) context.Context {
-	return context.WithValue(ctx, readAccountKey{}, a)
+	return context.WithValue(ctx, readAccountKey{}, &countedRead{account: a})
 }
 
 // ReadAccountFrom returns the account of the context, or nil.
 func ReadAccountFrom(ctx context.Context) ReadAccount {
-	a, _ := ctx.Value(readAccountKey{}).(ReadAccount)
-	return a
+	if r, ok := ctx.Value(readAccountKey{}).(*countedRead); ok {
+		return r.account
+	}
+	return nil
+}
+
+// CountSelection counts a selection of a read that is counted, and returns the count,
+// which grows. Selections may be merged: what is done with a series of one is done
+// with those of all then.
+func CountSelection(ctx context.Context) *atomic.Int64 {
+	r := ctx.Value(readAccountKey{}).(*countedRead)
+	r.selections.Add(1)
+	return &r.selections
 }
 
 // ReadShape is what an evaluation makes of each series of a selection.

@@ -6,6 +6,7 @@ package tsdb
 import (
 	"context"
 	"math"
+	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -37,7 +38,7 @@ func selectWithin(ctx context.Context, ir IndexReader, hints *storage.SelectHint
 		p, err := PostingsForMatchers(ctx, ir, ms...)
 		return p, ir, err
 	}
-	bound := &boundIndex{IndexReader: ir, ctx: ctx, account: account}
+	bound := &boundIndex{IndexReader: ir, ctx: ctx, account: account, selections: storage.CountSelection(ctx)}
 	p, err := PostingsForMatchers(ctx, bound, ms...)
 	if err != nil {
 		return nil, nil, err
@@ -61,6 +62,8 @@ type boundIndex struct {
 	IndexReader
 	ctx     context.Context
 	account storage.ReadAccount
+	// selections counts those of the read.
+	selections *atomic.Int64
 	// seriesBytes is what each selected series takes; 0 if they are only listed.
 	seriesBytes int64
 	// merged is what the lists of postings take that were merged, in bytes.
@@ -77,12 +80,18 @@ func (b *boundIndex) Postings(ctx context.Context, name string, values ...string
 
 // PostingsForLabelMatching implements IndexReader.
 func (b *boundIndex) PostingsForLabelMatching(ctx context.Context, name string, match func(string) bool) index.Postings {
+	return b.matching(ctx, name, match, b.use)
+}
+
+// matching returns the postings of the values that match. It tells of what their lists
+// take, and ends with the read.
+func (b *boundIndex) matching(ctx context.Context, name string, match func(string) bool, use func(bytes int64) error) index.Postings {
 	var err error
 	seen, matched := 0, 0
 	p := b.IndexReader.PostingsForLabelMatching(ctx, name, func(value string) bool {
 		seen++
 		if seen%checkPostingsEvery == 0 && err == nil {
-			if err = b.use(int64(matched) * listBytes); err == nil {
+			if err = use(int64(matched) * listBytes); err == nil {
 				err = b.account.Yield(ctx)
 			}
 			matched = 0
@@ -94,7 +103,7 @@ func (b *boundIndex) PostingsForLabelMatching(ctx context.Context, name string, 
 		return true
 	})
 	if err == nil {
-		err = b.use(int64(matched) * listBytes)
+		err = use(int64(matched) * listBytes)
 	}
 	if err != nil {
 		return index.ErrPostings(err)
@@ -139,7 +148,7 @@ func (b *boundIndex) bind(p index.Postings, each int64) *boundPostings {
 // selected returns p for the series that the selection returns.
 func (b *boundIndex) selected(p index.Postings) index.Postings {
 	bound := b.bind(p, b.seriesBytes)
-	bound.selects = true
+	bound.selections = b.selections
 	return bound
 }
 
@@ -192,33 +201,44 @@ type boundPostings struct {
 	account storage.ReadAccount
 	// each is what a posting takes, in bytes.
 	each int64
-	// selects says that these are the series that a selection returns.
-	selects bool
+	// selections is not nil if these are the series that a selection returns: of as
+	// many they may be read in turn, and merged.
+	selections *atomic.Int64
 	// read counts the postings, of which told were told to the account.
 	read, told int64
-	steps      int
-	err        error
+	// steps counts, and check is the next of them that looks at the context.
+	steps, check int64
+	err          error
 }
 
 // done counts a step and says whether the read has ended.
 func (p *boundPostings) done() bool {
-	if p.err == nil && p.steps%checkPostingsEvery == 0 {
-		p.err = p.check()
+	if p.err == nil && p.steps == p.check {
+		p.err = p.look()
+		p.check += p.every()
 	}
 	p.steps++
 	return p.err != nil
 }
 
-// check is for the first of every so many steps. Most selections end before they
-// take long.
-func (p *boundPostings) check() error {
+// every returns how many steps are taken between two looks at the context.
+func (p *boundPostings) every() int64 {
+	if p.selections == nil {
+		return checkPostingsEvery
+	}
+	return max(1, checkPostingsEvery/p.selections.Load())
+}
+
+// look is for the first of every so many steps. Most selections end before they take
+// long.
+func (p *boundPostings) look() error {
 	switch {
 	case p.steps > 0:
 		if err := p.tell(); err != nil {
 			return err
 		}
 		return p.account.Yield(p.ctx)
-	case p.selects:
+	case p.selections != nil:
 		if err := p.account.Begin(p.ctx); err != nil {
 			return err
 		}
@@ -233,7 +253,7 @@ func (p *boundPostings) tell() error {
 	if n == 0 || p.each == 0 {
 		return nil
 	}
-	if p.selects {
+	if p.selections != nil {
 		p.account.Selected(n)
 	}
 	return p.account.Use(n * p.each)

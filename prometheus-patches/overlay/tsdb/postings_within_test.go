@@ -34,7 +34,7 @@ func counted(t *testing.T, bounds storage.ReadBounds) (*accounttest.Account, con
 
 // bound returns the postings as a selection of a read returns them.
 func bound(ctx context.Context, p index.Postings) index.Postings {
-	return (&boundIndex{ctx: ctx, account: storage.ReadAccountFrom(ctx)}).selected(p)
+	return (&boundIndex{ctx: ctx, account: storage.ReadAccountFrom(ctx), selections: storage.CountSelection(ctx)}).selected(p)
 }
 
 // manySeries returns a database of n series.
@@ -231,6 +231,81 @@ func TestLabelValuesAreSortedUntilTheClientHasLeft(t *testing.T) {
 	account.Stop(errStopped)
 	_, _, err = q.LabelValues(ctx, "i", nil)
 	require.ErrorIs(t, err, errStopped)
+}
+
+func TestListsOfLabelsWithMatchersAreThoseOfUpstreamAndEndWithTheClient(t *testing.T) {
+	const n = 20_000
+	db := manySeries(t, n)
+	q, err := db.Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+	// Three matchers, of which one is left by the values of its own label.
+	matchers := []*labels.Matcher{
+		labels.MustNewMatcher(labels.MatchRegexp, "i", "1.*|2.*"), labels.MustNewMatcher(labels.MatchEqual, "__name__", "m"), labels.MustNewMatcher(labels.MatchNotEqual, "i", "11"),
+	}
+	for name, list := range map[string]func(ctx context.Context) ([]string, error){
+		"names": func(ctx context.Context) ([]string, error) {
+			l, _, err := q.LabelNames(ctx, nil, matchers...)
+			return l, err
+		},
+		"values": func(ctx context.Context) ([]string, error) {
+			l, _, err := q.LabelValues(ctx, "i", nil, matchers...)
+			return l, err
+		},
+		"value": func(ctx context.Context) ([]string, error) {
+			l, _, err := q.LabelValues(ctx, "__name__", nil, matchers...)
+			return l, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, err := list(t.Context())
+			require.NoError(t, err)
+			require.NotEmpty(t, want)
+			account, ctx := counted(t, storage.ReadBounds{})
+			got, err := list(ctx)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			whole := account.Yields
+			require.Greater(t, whole, n/2/checkPostingsEvery)
+
+			for stopAt := range whole {
+				account, ctx := counted(t, storage.ReadBounds{})
+				account.OnYield = func() {
+					if account.Yields == stopAt+1 {
+						account.Stop(errStopped)
+					}
+				}
+				_, err := list(ctx)
+				require.ErrorIs(t, err, errStopped, stopAt)
+				require.LessOrEqual(t, account.Yields, stopAt+2)
+			}
+		})
+	}
+}
+
+// What is merged of many selections takes as many steps for each series.
+func TestSelectionsThatAreMergedLookAtTheContextForAllOfThem(t *testing.T) {
+	const selections = 64
+	db := manySeries(t, 512)
+	q, err := db.Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+	account, ctx := counted(t, storage.ReadBounds{})
+	sets := make([]storage.SeriesSet, selections)
+	for i := range sets {
+		sets[i] = q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchRegexp, "i", ".+"))
+	}
+	set := storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge)
+	for range 10 {
+		require.True(t, set.Next())
+	}
+	account.Stop(errStopped)
+	n := 0
+	for set.Next() {
+		n++
+	}
+	require.ErrorIs(t, set.Err(), errStopped)
+	require.LessOrEqual(t, n, checkPostingsEvery/selections+1)
 }
 
 func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {

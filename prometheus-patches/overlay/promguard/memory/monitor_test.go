@@ -42,7 +42,14 @@ func (f *fake) looks() int {
 func (f *fake) monitor(t *testing.T) *Monitor {
 	m := newMonitor(
 		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.limit },
-		func() Usage { f.mu.Lock(); defer f.mu.Unlock(); f.reads++; u := f.u; u.Resident = 0; return u },
+		func() Usage {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.reads++
+			u := f.u
+			u.Resident = 0
+			return u
+		},
 		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.u.Resident },
 		func() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.kill },
 	)

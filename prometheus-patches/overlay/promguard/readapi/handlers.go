@@ -31,9 +31,9 @@ type Handlers struct {
 }
 
 // New returns the handlers' limits, or nil if opts has none.
-func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
+func New(opts Options, reg prometheus.Registerer) *Handlers {
 	if !opts.limits() {
-		return nil, nil
+		return nil
 	}
 	h := &Handlers{
 		opts:     opts,
@@ -47,7 +47,7 @@ func New(opts Options, reg prometheus.Registerer) (*Handlers, error) {
 		h.text = checkText
 	}
 	h.metrics = newMetrics(h, reg)
-	return h, nil
+	return h
 }
 
 // textMost is what PromQL texts may cost: more is too much to parse, whoever asks.

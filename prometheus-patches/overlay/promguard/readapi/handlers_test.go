@@ -30,12 +30,7 @@ import (
 )
 
 // limited returns the handlers of opts.
-func limited(t *testing.T, opts Options) *Handlers {
-	t.Helper()
-	h, err := New(opts, prometheus.NewRegistry())
-	require.NoError(t, err)
-	return h
-}
+func limited(_ *testing.T, opts Options) *Handlers { return New(opts, prometheus.NewRegistry()) }
 
 // serve starts a server with one handler under a deadline on the given route.
 func serve(t *testing.T, h *Handlers, route string, next http.HandlerFunc) *httptest.Server {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang/snappy"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -24,6 +25,14 @@ const (
 	// tellEvery is how many bytes the account is told of at a time.
 	tellEvery = 256 << 10
 )
+
+// accountedQuerier gives selections to accountSamples.
+type accountedQuerier struct{ storage.Querier }
+
+// Select implements storage.Querier.
+func (q accountedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return accountSamples(ctx, q.Querier.Select(ctx, sorted, hints, matchers...))
+}
 
 // accountSamples returns the set such that the account of the context is told of
 // its samples as they are read. Without one it is the set that was given.

@@ -39,37 +39,42 @@ import (
 // than at rest while it runs: the live heap after each garbage collection.
 
 const (
-	accountSeries     = 1500
-	accountHistograms = 150
-	accountBuckets    = 12 // Of each of as many classic histograms.
-	accountSamples    = 240
-	accountInterval   = 15_000
+	accountSamples  = 240
+	accountInterval = 15_000
 )
 
 var accountEnd = time.UnixMilli(accountSamples * accountInterval)
 
-// accountStorage has an hour of what a cluster's targets expose.
-func accountStorage(t testing.TB) *teststorage.TestStorage {
+// exposed is how much the targets of a cluster expose.
+type exposed struct {
+	series     int
+	histograms int // As many are classic ones.
+	buckets    int // Of each classic one.
+	samples    int // The last of the hour.
+}
+
+// accountStorage has up to an hour of what a cluster's targets expose.
+func accountStorage(t testing.TB, e exposed) *teststorage.TestStorage {
 	s := teststorage.New(t)
 	var lsets []labels.Labels
-	for i := range accountSeries {
+	for i := range e.series {
 		lsets = append(lsets, labels.FromStrings("__name__", "m", "namespace", fmt.Sprintf("namespace-%02d", i%20),
 			"pod", fmt.Sprintf("deployment-%03d-5d8c7b6f4-abcde", i/5), "container", fmt.Sprintf("container-%d", i%5), "node", fmt.Sprintf("node-%02d.example.com", i%30)))
 	}
-	for i := range accountHistograms {
-		for le := range accountBuckets {
+	for i := range e.histograms {
+		for le := range e.buckets {
 			lsets = append(lsets, labels.FromStrings("__name__", "b_bucket", "handler", fmt.Sprintf("/api/v1/handler/%03d", i), "le", strconv.Itoa(1<<le)))
 		}
 	}
 	lsets = append(lsets, labels.FromStrings("__name__", "target_info", "pod", "p", "instance", "i", "job", "j"))
 	app := s.Appender(t.Context())
-	for n := range accountSamples {
+	for n := accountSamples - e.samples; n < accountSamples; n++ {
 		ts := int64(n+1) * accountInterval
 		for i, lset := range lsets {
 			_, err := app.Append(0, lset, ts, float64(n*(i%97+1)))
 			require.NoError(t, err)
 		}
-		for i := range accountHistograms {
+		for i := range e.histograms {
 			lset := labels.FromStrings("__name__", "h", "handler", fmt.Sprintf("/api/v1/handler/%03d", i))
 			_, err := app.AppendHistogram(0, lset, ts, tsdbutil.GenerateTestHistogram(int64(n)), nil)
 			require.NoError(t, err)
@@ -83,8 +88,8 @@ func accountStorage(t testing.TB) *teststorage.TestStorage {
 	return s
 }
 
-func accountAPI(t testing.TB) *route.Router {
-	s := accountStorage(t)
+func accountAPI(t testing.TB, e exposed) *route.Router {
+	s := accountStorage(t, e)
 	p := parser.NewParser(parser.Options{EnableExperimentalFunctions: true})
 	api := &API{
 		Queryable: s, ExemplarQueryable: s, now: func() time.Time { return accountEnd }, ready: func(f http.HandlerFunc) http.HandlerFunc { return f },
@@ -208,8 +213,8 @@ func instantQuery(expr string) string {
 	return "/query?" + url.Values{"query": {expr}, "time": {strconv.FormatInt(accountEnd.Unix(), 10)}}.Encode()
 }
 
-// accountShapes are requests that hold much, by what they hold it for.
-func accountShapes() []string {
+// accountExprs are expressions that hold much, by what they hold it for.
+func accountExprs() []string {
 	exprs := []string{}
 	vectors := []string{`m`, `h`, `b_bucket`}
 	for _, v := range vectors {
@@ -236,8 +241,21 @@ func accountShapes() []string {
 		`histogram_quantile(0.9, rate(h[5m]))`, `histogram_count(h)`, `histogram_sum(h)`, `histogram_fraction(0, 1, h)`, `histogram_avg(h)`, `sum by (handler) (h)`,
 		`{__name__=~"m|h|b_bucket"}`, `{__name__=~".+"}`, `count({__name__=~".+"})`, `m{pod=~".*1.*"}`, `time()`, `vector(1)`, `1`, `h * 2 + h`, `m == bool 1`, `info(m)`,
 	)
+	return exprs
+}
+
+// accountLists are requests for lists, some of them with many selectors.
+func accountLists() []string {
+	many := url.Values{"match[]": {`{le!=""}`, `m`, `h`, `{__name__=~".+"}`}}.Encode()
+	for range 100 {
+		many += "&match[]=" + url.QueryEscape(`{pod=~".+"}`)
+	}
+	return []string{"/series?match[]=m", "/series?" + many, "/labels", "/labels?" + many, "/label/pod/values", "/label/pod/values?" + many}
+}
+
+func accountShapes() []string {
 	var shapes []string
-	for _, e := range exprs {
+	for _, e := range accountExprs() {
 		shapes = append(shapes, rangeQuery(e, 15*time.Second), instantQuery(e))
 	}
 	for _, e := range []string{`m[1h]`, `h[1h]`, `b_bucket[1h]`, `m[1h:15s]`, `rate(m[5m])[1h:15s]`, `h[1h:1m]`} {
@@ -246,16 +264,11 @@ func accountShapes() []string {
 	for _, e := range []string{`m @ 1800 + time()`, `count((m @ 1800) + time())`, `h @ 1800`, `sum by (pod) (m @ 1800)`} {
 		shapes = append(shapes, rangeQuery(e, time.Second))
 	}
-	many := url.Values{"match[]": {`{le!=""}`, `m`, `h`, `{__name__=~".+"}`}}.Encode()
-	for range 100 {
-		many += "&match[]=" + url.QueryEscape(`{pod=~".+"}`)
-	}
-	shapes = append(shapes, "/series?match[]=m", "/series?"+many, "/labels", "/labels?"+many, "/label/pod/values", "/label/pod/values?"+many)
-	return shapes
+	return append(shapes, accountLists()...)
 }
 
-// randomShapes returns n queries of the grammar's parts, one in the other.
-func randomShapes(rng *rand.Rand, n int) []string {
+// randomExpr returns an expression of the grammar's parts, one in the other.
+func randomExpr(rng *rand.Rand) string {
 	around := []string{
 		`abs(%s)`, `-(%s)`, `sum(%s)`, `sum by (pod, handler) (%s)`, `avg without (le, container) (%s)`, `topk(100, %s)`, `quantile(0.5, %s)`, `count_values("v", %s)`, `sort(%s)`,
 		`label_replace(%s, "x", "$1$1$1$1", "pod", "(.*)")`, `label_join(%s, "x", "-", "pod", "node")`, `max_over_time((%s)[10m:1m])`, `(%s) * 2`, `(%s) + time()`, `histogram_quantile(0.9, %s)`, `clamp_min(%s, 1)`, `absent(%s)`,
@@ -273,11 +286,7 @@ func randomShapes(rng *rand.Rand, n int) []string {
 			return fmt.Sprintf(around[rng.IntN(len(around))], expr(depth-1))
 		}
 	}
-	shapes := make([]string, n)
-	for i := range shapes {
-		shapes[i] = rangeQuery(expr(1+rng.IntN(3)), time.Duration(15+rng.IntN(45))*time.Second)
-	}
-	return shapes
+	return expr(1 + rng.IntN(3))
 }
 
 // accountFloor is what is not told apart from rest: buffers, and what else runs.
@@ -286,10 +295,13 @@ const accountFloor = 1 << 20
 func TestAccountsOfReadsAreWhatTheyHold(t *testing.T) {
 	whole := os.Getenv("PROMGUARD_READ_ACCOUNTS") != ""
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	r := accountAPI(t)
+	r := accountAPI(t, exposed{series: 1500, histograms: 150, buckets: 12, samples: accountSamples})
 	shapes := accountShapes()
 	if seed, err := strconv.ParseUint(os.Getenv("PROMGUARD_READ_ACCOUNTS_SEED"), 10, 64); err == nil {
-		shapes = append(shapes, randomShapes(rand.New(rand.NewPCG(seed, 0)), 100)...)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for range 100 {
+			shapes = append(shapes, rangeQuery(randomExpr(rng), time.Duration(15+rng.IntN(45))*time.Second))
+		}
 	}
 	if !whole {
 		shapes = []string{rangeQuery(`m`, 15*time.Second), rangeQuery(`count(m @ 1800 + time())`, time.Second), rangeQuery(`h + h`, 15*time.Second),
