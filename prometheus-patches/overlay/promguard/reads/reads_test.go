@@ -175,7 +175,25 @@ func TestAReadWhoseAnswerHasBegunStaysWhereItIs(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.NoError(t, reads[1].Yield(ctxs[1]))
 		require.True(t, reads[1].Begun())
+		require.False(t, reads[1].long.Load(), "it counts as before")
 		require.Len(t, pool.quick, 1)
+	})
+}
+
+func TestAReadThatRunsAgainWaitsForWhatItHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, pool := fixed(128*mib), NewPool("query", 2)
+		reads, ctxs := inPool(t, table, pool, 2)
+		require.NoError(t, reads[1].Use(10*mib))
+		time.Sleep(quickFor)
+		require.ErrorIs(t, reads[1].Yield(ctxs[1]), errMustWait)
+		reads[1].place.Load().leave()
+		reads[0].place.Load().leave()
+		_, err := admit(ctxs[1], table, reads[1], pool, time.Second)
+		require.NoError(t, err)
+		require.EqualValues(t, 11*mib, reads[1].budget.heldBy(reads[1]))
+		require.NoError(t, reads[1].Use(10*mib))
+		require.EqualValues(t, 11*mib, reads[1].budget.heldBy(reads[1]))
 	})
 }
 

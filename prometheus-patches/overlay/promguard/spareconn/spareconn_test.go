@@ -278,6 +278,7 @@ func TestAConnectionThatHasAnsweredWaitsAgain(t *testing.T) {
 		resp.Body.Close()
 		require.Eventually(t, func() bool { return s.busy() == 0 }, time.Minute, time.Millisecond)
 		require.Equal(t, 1, s.openConns())
+		require.Equal(t, 1, s.pool.idle.Len(), "as one that has carried a request")
 		other, _ := s.get(t, "/api/v1/query")
 		require.Equal(t, http.StatusOK, other.StatusCode)
 	})
