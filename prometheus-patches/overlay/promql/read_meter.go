@@ -30,7 +30,7 @@ const (
 
 const (
 	// meterStep is how many samples are evaluated between two looks at the account.
-	meterStep = 16 << 10
+	meterStep = 4 << 10
 	// meterLookEvery is how many elements of a loop are between two looks at the context.
 	meterLookEvery = 256
 	// meterHoldEvery is how many labels and groups are made between two of them.
@@ -223,6 +223,7 @@ func (ev *evaluator) rangeEval(ctx context.Context, matching *parser.VectorMatch
 	_, counts := m.expr.(*parser.AggregateExpr)
 	return ev.rangeEvalSteps(ctx, matching, func(v []Vector, mat Matrix, helpers [][]EvalSeriesHelper, enh *EvalNodeHelper) (Vector, annotations.Annotations) {
 		enh.readMeter = m
+		ev.maxSamples = min(ev.currentSamples+meterStep, m.most) // Steps look as often as the first.
 		before := m.results
 		result, ws := funcCall(v, mat, helpers, enh)
 		if counts {

@@ -233,6 +233,21 @@ func TestMeterKeepsTheOrderOfWhatIsSorted(t *testing.T) {
 	}
 }
 
+func TestMeterLooksAtTheContextInEachStepOfTimestamp(t *testing.T) {
+	s := manyMeterStorage(t)
+	yields := func(end int64) int {
+		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
+		q, err := engine.NewRangeQuery(ctx, s, nil, `timestamp({__name__=~"m|target_info"})`, time.Unix(0, 0), time.Unix(end, 0), time.Second)
+		require.NoError(t, err)
+		t.Cleanup(q.Close)
+		require.NoError(t, q.Exec(ctx).Err)
+		return account.Yields
+	}
+	// In each step, of the results, and of the samples before them.
+	require.GreaterOrEqual(t, yields(11)-yields(1), 10*(2*manyMeterSeries/256+1))
+}
+
 func TestMeterLooksAtTheContextInLoopsOverSeries(t *testing.T) {
 	s := manyMeterStorage(t)
 	yields := func(expr string) int {

@@ -5,9 +5,9 @@ package web
 
 import (
 	"context"
-	"strings"
+	"iter"
+	"slices"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 )
@@ -16,24 +16,29 @@ import (
 // labels: a value, a timestamp and a line break.
 const federatedSampleBytes = int64(len("{} 0 1700000000000\n"))
 
-// federatedWithin returns the samples in the order in which federation sorts them,
-// or none if the read has ended or its answer would be too large: it is answered
-// with the reason then. To sort them again takes one pass.
-func federatedWithin(ctx context.Context, vec promql.Vector) promql.Vector {
+// federateLookEvery is how many samples become messages between two looks at the
+// context. Each takes some microseconds, and those of one metric are sent together.
+const federateLookEvery = 64
+
+// federatedWithin returns the samples until the read ends, or none if its answer would
+// be too large: it is answered with the reason then.
+func federatedWithin(ctx context.Context, vec promql.Vector) iter.Seq2[int, promql.Sample] {
 	account := storage.ReadAccountFrom(ctx)
 	if account == nil {
-		return vec
+		return slices.All(vec)
 	}
 	size := int64(0)
 	for i := range vec {
 		size += federatedSampleBytes + int64(vec[i].Metric.ByteSize())
 	}
-	if account.CheckResponse(size) != nil || storage.SortRead(ctx, vec, compareNames) != nil {
-		return nil
+	return func(yield func(int, promql.Sample) bool) {
+		if account.CheckResponse(size) != nil {
+			return
+		}
+		for i, s := range vec {
+			if i%federateLookEvery == 0 && account.Yield(ctx) != nil || !yield(i, s) {
+				return
+			}
+		}
 	}
-	return vec
-}
-
-func compareNames(a, b promql.Sample) int {
-	return strings.Compare(a.Metric.Get(labels.MetricName), b.Metric.Get(labels.MetricName))
 }

@@ -5,7 +5,6 @@ package web
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,15 +15,30 @@ import (
 	"github.com/prometheus/prometheus/storage/accounttest"
 )
 
-func TestFederationThatIsTooLargeIsRefused(t *testing.T) {
-	vec := promql.Vector{{Metric: labels.FromStrings("__name__", "n", "pod", "some-pod")}, {Metric: labels.FromStrings("__name__", "m")}}
-	sorted := promql.Vector{vec[1], vec[0]}
-	for limit, want := range map[int64]promql.Vector{0: sorted, 1 << 20: sorted, 10: nil} {
-		_, ctx := accounttest.New(t.Context(), storage.ReadBounds{ResponseBytes: limit})
-		require.Equal(t, want, federatedWithin(ctx, slices.Clone(vec)))
+func federated(ctx context.Context, vec promql.Vector) (got promql.Vector) {
+	for _, s := range federatedWithin(ctx, vec) {
+		got = append(got, s)
 	}
-	require.Equal(t, vec, federatedWithin(t.Context(), vec))
+	return got
+}
+
+func TestFederationThatIsTooLargeIsRefused(t *testing.T) {
+	vec := promql.Vector{{Metric: labels.FromStrings("__name__", "m")}, {Metric: labels.FromStrings("__name__", "n", "pod", "some-pod")}}
+	for limit, want := range map[int64]promql.Vector{0: vec, 1 << 20: vec, 10: nil} {
+		_, ctx := accounttest.New(t.Context(), storage.ReadBounds{ResponseBytes: limit})
+		require.Equal(t, want, federated(ctx, vec))
+	}
+	require.Equal(t, vec, federated(t.Context(), vec))
+}
+
+func TestFederationEndsSoonAfterTheClientHasLeft(t *testing.T) {
 	account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
-	account.Stop(context.Canceled)
-	require.Nil(t, federatedWithin(ctx, make(promql.Vector, 1000)))
+	n := 0
+	for i := range federatedWithin(ctx, make(promql.Vector, 1000)) {
+		if i == 100 {
+			account.Stop(context.Canceled)
+		}
+		n++
+	}
+	require.LessOrEqual(t, n, 100+federateLookEvery)
 }
