@@ -84,6 +84,7 @@ type session struct {
 	ready   time.Time     // when it was last started
 	restAt  time.Time
 	rest    int64 // RSS in bytes, without the limit where that depends on it
+	live    int64 // of the heap, at rest
 }
 
 func (s *session) say(format string, args ...any) {
@@ -213,6 +214,7 @@ func (s *session) settle(ctx context.Context) (int64, error) {
 		}
 	}
 	s.restAt = time.Now()
+	s.live, _ = s.Live()
 	s.say("at rest: %s", mib(s.rss()))
 	return s.rss(), nil
 }

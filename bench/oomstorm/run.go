@@ -46,7 +46,7 @@ const (
 // stored are figures that the server answers at a phase's end, if it lives. $window
 // is the phase, $wide a little more, so that it holds $scrapes of each target and
 // $evaluations at least; $lasting are series that every scrape has, $rest is when
-// nothing had happened, $live is the live heap.
+// nothing had happened, $over what the most of the live heap was over that at rest.
 var stored = map[string]string{
 	"scrapes-missed":   `$targets * $scrapes - sum(clamp_max(sum_over_time(up{job=~"steady|churning"}[$wide]), $scrapes))`,
 	"exploding-missed": `$scrapes - clamp_max(sum(sum_over_time(up{job="exploding"}[$wide])), $scrapes)`,
@@ -55,13 +55,11 @@ var stored = map[string]string{
 	"rules-missed":             `$evaluations - clamp_max(count_over_time(storm:heartbeat[$wide]) or vector(0), $evaluations)`,
 	"rules-failed":             `sum(increase(prometheus_rule_evaluation_failures_total[$wide]))`,
 	"compactions":              `sum(max_over_time(prometheus_tsdb_compactions_total[$wide]))`,
-	"live-over-rest-of-budget": `(max(max_over_time($live[$wide])) - max($live @ $rest)) / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
+	"live-over-rest-of-budget": `$over / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
 }
 
 // missed are the innocent targets of which most scrapes were.
 const missed = `topk(5, $scrapes - sum_over_time(up{job=~"steady|churning"}[$wide]) > 0)`
-
-const live = `go_gc_heap_live_bytes{job="prometheus"}`
 
 const lasting = `{job=~"steady|exploding",__name__!~"up|scrape_.+|storm:.+|` + targets.Explosion + `"}`
 
@@ -183,7 +181,6 @@ func (p *phase) set(name string, v float64) {
 func (p *phase) run(ctx context.Context) error {
 	p.say("%s, for %s", p.Name, p.For)
 	p.ResetPeak()
-	before, _ := p.query(ctx, live, time.Now()) // 0 is not compared with.
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	var (
@@ -198,7 +195,7 @@ func (p *phase) run(ctx context.Context) error {
 		})
 		stop() // They are through.
 	})
-	err := p.restart(ctx, before)
+	err := p.restart(ctx)
 	if err == nil && p.Alive() {
 		p.watch(asking)
 	}
@@ -220,11 +217,12 @@ func (p *phase) run(ctx context.Context) error {
 
 // restart ends the server and starts it again, if the phase says so. A server that
 // ends as it starts is left dead.
-func (p *phase) restart(ctx context.Context, live float64) error {
+func (p *phase) restart(ctx context.Context) error {
 	if p.Restart == "" {
 		return nil
 	}
 	begin := time.Now()
+	before, _ := p.Live()
 	if p.Restart == "kill" {
 		p.Kill()
 	} else if !p.Stop(ctx, termTimeout) {
@@ -237,9 +235,8 @@ func (p *phase) restart(ctx context.Context, live float64) error {
 		return nil
 	}
 	p.set("ready-sec", time.Since(begin).Seconds())
-	if _, peak := p.Memory(); live > 0 {
-		p.set("restart-of-live", float64(peak.RSS)/live)
-	}
+	_, peak := p.Live()
+	p.set("restart-of-live", float64(peak)/float64(max(1, before)))
 	return err
 }
 
@@ -419,10 +416,12 @@ func (p *phase) askStored(ctx context.Context) {
 	if p.Restart != "" { // The first may be a whole interval after the start.
 		scrapes--
 	}
+	_, over := p.Live()
+	over -= p.live
 	vars := strings.NewReplacer(
-		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Churning)), "$lasting", lasting, "$live", live,
+		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Churning)), "$lasting", lasting,
 		"$scrapes", strconv.Itoa(scrapes), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
-		"$rest", family.Seconds(p.restAt),
+		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatInt(over, 10),
 	)
 	for name, query := range stored {
 		if v, err := p.insist(ctx, vars.Replace(query)); err == nil {

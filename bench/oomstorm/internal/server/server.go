@@ -14,7 +14,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +65,8 @@ type Server struct {
 	mu        sync.Mutex
 	tail      []string
 	now, peak proc.Memory // peak is the most of each since ResetPeak
+	live      int64       // bytes of the heap that the last collection of garbage left
+	peakLive  int64
 	killed    bool
 }
 
@@ -103,6 +107,7 @@ func (s *Server) launch(o Options) error {
 			s.cmd.Env = append(s.cmd.Env, v)
 		}
 	}
+	s.cmd.Env = append(s.cmd.Env, "GODEBUG=gctrace=1")
 	if o.KillAt > 0 {
 		s.cmd.Env = append(s.cmd.Env, fmt.Sprintf("GOMEMLIMIT=%d", o.KillAt/10*9))
 	}
@@ -127,13 +132,20 @@ func (s *Server) launch(o Options) error {
 	return <-started
 }
 
+// collected is the trace of a collection of garbage: what it left.
+var collected = regexp.MustCompile(`^gc \d+ @.* \d+->\d+->(\d+) MB, `)
+
 // readLog follows the log to its end, which is that of the process.
 func (s *Server) readLog(log io.Reader) {
 	in := bufio.NewScanner(log)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		s.mu.Lock()
-		if s.tail = append(s.tail, in.Text()); len(s.tail) > tailLines {
+		if m := collected.FindSubmatch(in.Bytes()); m != nil {
+			mib, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			s.live = mib << 20
+			s.peakLive = max(s.peakLive, s.live)
+		} else if s.tail = append(s.tail, in.Text()); len(s.tail) > tailLines {
 			s.tail = s.tail[1:]
 		}
 		s.mu.Unlock()
@@ -180,13 +192,20 @@ func (s *Server) Memory() (now, peak proc.Memory) {
 	return s.now, s.peak
 }
 
+// Live is the live heap, and the most since ResetPeak.
+func (s *Server) Live() (now, peak int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live, s.peakLive
+}
+
 // ResetPeak forgets the peaks, also that of the kernel. A server that has ended
 // keeps them.
 func (s *Server) ResetPeak() {
 	s.mu.Lock() // It keeps an old sample from being added after the reset.
 	defer s.mu.Unlock()
 	if proc.ResetPeak(s.cmd.Process.Pid) == nil {
-		s.peak = proc.Memory{}
+		s.peak, s.peakLive = proc.Memory{}, s.live
 	}
 }
 

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,4 +21,15 @@ func TestPeaksAreKeptAndTheLimitKills(t *testing.T) {
 	require.Equal(t, proc.Memory{RSS: 310, Anon: 99}, peak)
 	require.False(t, s.sample(proc.Memory{Anon: 1 << 40}, 0), "no limit")
 	require.True(t, s.sample(proc.Memory{Anon: 100}, 100))
+}
+
+func TestTheLiveHeapIsReadFromTheLog(t *testing.T) {
+	s := &Server{}
+	for _, live := range []string{"300", "200"} {
+		s.readLog(strings.NewReader("gc 7 @1.5s 8%: 0.1+2.0+0.1 ms clock, 0.2+0/3/1+0.2 ms cpu, 400->500->" + live + " MB, 420 MB goal, 0 MB stacks, 0 MB globals, 2 P (forced)\na word\n"))
+	}
+	now, peak := s.Live()
+	require.EqualValues(t, 200<<20, now)
+	require.EqualValues(t, 300<<20, peak)
+	require.Equal(t, []string{"a word", "a word"}, s.Tail())
 }
