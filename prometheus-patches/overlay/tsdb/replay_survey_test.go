@@ -4,6 +4,7 @@
 package tsdb
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -141,7 +142,7 @@ func TestALogThatEndsBeforeSeriesLeaveHasThem(t *testing.T) {
 	log, err := os.ReadFile(name)
 	require.NoError(t, err)
 	// The value of the second sample: one byte before the header of the last record.
-	at := strings.Index(string(log), string([]byte{byte(record.Tombstones), 0, 0, 0, 0, 0, 0, 0, 1}))
+	at := bytes.Index(log, []byte{byte(record.Tombstones), 0, 0, 0, 0, 0, 0, 0, 1})
 	require.Positive(t, at)
 	log[at-replayLogHeaderSize-1] ^= 1
 	require.NoError(t, os.WriteFile(name, log, 0o666))
