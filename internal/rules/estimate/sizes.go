@@ -45,7 +45,7 @@ const (
 func ModelSizes() Sizes {
 	return Sizes{
 		HeadBytesPerSeries: modelHeadBytesPerSeries, ScrapeCacheBytesPerSeries: modelScrapeCacheBytesPerSeries, DroppedBytesPerSeries: modelDroppedBytesPerSeries,
-		Build: "upstream",
+		Build:             "upstream",
 		WALBytesPerSample: modelWALBytesPerSample, BlockBytesPerSample: modelBlockBytesPerSample, BlockSource: "a modelled cluster",
 	}
 }
