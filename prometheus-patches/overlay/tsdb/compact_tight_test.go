@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/common/promslog"
 	"github.com/stretchr/testify/require"
 
@@ -162,7 +163,7 @@ func TestCompactionWhileMemoryIsTightLosesNothing(t *testing.T) {
 				switch n := rnd.Intn(40); {
 				case n < 5:
 					before := db.head.NumSeries()
-					db.nextTight = time.Time{}
+					db.early.next = time.Time{}
 					db.compactTight()
 					if db.head.NumSeries() < before {
 						early++
@@ -257,7 +258,7 @@ func (e explosion) scrapeUntilKilled(t *testing.T, dir string) {
 	require.NoError(t, err)
 	go func() {
 		for {
-			db.nextTight = time.Time{}
+			db.early.next = time.Time{}
 			db.compactTight()
 		}
 	}()
@@ -282,7 +283,7 @@ func TestBlocksThatAreSentElsewhereDoNotOverlapWhileMemoryIsTight(t *testing.T) 
 	defer func() { require.NoError(t, db.Close()) }()
 	for scrape := range 70 {
 		require.NoError(t, e.append(db, scrape))
-		db.nextTight = time.Time{}
+		db.early.next = time.Time{}
 		db.compactTight()
 		require.NoError(t, db.Compact(t.Context()))
 		for _, b := range db.BlockMetas() {
@@ -314,18 +315,18 @@ func TestHeadIsNotCompactedEarlyWithoutNeed(t *testing.T) {
 	db.DisableCompactions()
 	db.compactTight()
 	db.EnableCompactions()
-	db.nextTight = time.Now().Add(time.Hour)
+	db.early.next = time.Now().Add(time.Hour)
 	db.compactTight()
 	require.Equal(t, series, db.head.NumSeries())
 	require.Empty(t, db.Blocks())
 	require.Zero(t, memory.most)
 
-	db.nextTight = time.Time{}
+	db.early.next = time.Time{}
 	db.compactTight()
 	require.Less(t, db.head.NumSeries(), series)
 	require.Zero(t, db.head.NumStaleSeries())
 	require.NotEmpty(t, db.Blocks())
-	require.True(t, db.nextTight.After(time.Now()))
+	require.True(t, db.early.next.After(time.Now()))
 	require.Greater(t, memory.most, int64(compactionBytes))
 	require.Zero(t, memory.reserved)
 }
@@ -338,23 +339,23 @@ func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	memory := db.opts.Memory
-	db.nextLook = time.Time{}
+	db.early.look = time.Time{}
 	require.Equal(t, tightLook, db.untilLook())
 	require.False(t, db.due(), "nothing has ended")
 
 	for scrape := range 10 {
 		require.NoError(t, e.append(db, scrape))
 	}
-	db.nextLook, db.opts.Memory = time.Now().Add(time.Hour), &scarce{}
+	db.early.look, db.opts.Memory = time.Now().Add(time.Hour), &scarce{}
 	require.False(t, db.due(), "memory is not tight")
 	db.opts.Memory = memory
-	db.nextTight = time.Now().Add(time.Hour)
+	db.early.next = time.Now().Add(time.Hour)
 	require.False(t, db.due(), "the last compaction was a short while ago")
-	db.nextTight = time.Time{}
+	db.early.next = time.Time{}
 	require.True(t, db.due())
-	db.nextTight, db.nextLook = time.Now().Add(time.Hour), time.Now()
+	db.early.next, db.early.look = time.Now().Add(time.Hour), time.Now()
 	require.True(t, db.due(), "the interval has passed")
-	require.True(t, db.nextLook.After(time.Now()))
+	require.True(t, db.early.look.After(time.Now()))
 	db.opts.Memory = nil
 	require.Equal(t, db.opts.BlockReloadInterval, db.untilLook())
 	require.True(t, db.due())
@@ -364,9 +365,68 @@ func TestHeadIsLookedAtEarlyWhileMemoryIsTight(t *testing.T) {
 // five.
 func TestThePauseAfterAnEarlyCompactionIsAMinuteAtMost(t *testing.T) {
 	for took, pause := range map[time.Duration]time.Duration{
-		0: 15 * time.Second, time.Second: 15 * time.Second, 4 * time.Second: 40 * time.Second, 30 * time.Second: time.Minute,
+		0: 15 * time.Second, time.Second: 15 * time.Second, 10 * time.Second: 30 * time.Second, 30 * time.Second: time.Minute,
 	} {
 		require.Equal(t, pause, pauseAfter(took), took)
+	}
+}
+
+// Where memory is for some of the series that have ended, they leave in several blocks.
+func TestEndedSeriesLeaveInPortionsThatFit(t *testing.T) {
+	defer func(least int64) { tightLeastPortion = least }(tightLeastPortion)
+	tightLeastPortion = 7
+	e := explosion{lasting: 20, born: 5}
+	db, err := e.open(t.TempDir(), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	for scrape := range 10 {
+		require.NoError(t, e.append(db, scrape))
+	}
+	ended := db.head.NumStaleSeries()
+	memory := db.opts.Memory.(*scarce)
+	memory.room = 2 * (compactionBytes + 10*endedBytesPerSeries)
+	db.compactTight()
+	require.Zero(t, db.head.NumStaleSeries())
+	require.Len(t, db.Blocks(), int(ended+9)/10)
+	require.EqualValues(t, compactionBytes+10*endedBytesPerSeries, memory.most)
+	e.check(t, db, 10, func(int) bool { return true })
+
+	memory.room = 0
+	require.NoError(t, e.append(db, 10))
+	require.NoError(t, e.append(db, 11))
+	_, err = db.compactEnded()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, db.head.NumStaleSeries(), "no fewer than the least portion")
+	e.check(t, db, 12, func(int) bool { return true })
+}
+
+// Blocks of ended series overlap. Each new one would be merged with all before it.
+func TestBlocksOfEndedSeriesAreMergedWhenMemoryIsThere(t *testing.T) {
+	meta := func(series uint64, ended bool) string {
+		m := &BlockMeta{ULID: ulid.MustNew(1, nil), Version: metaVersion1, Stats: BlockStats{NumSeries: series}}
+		if ended {
+			m.Compaction.SetSelectedSeries()
+		}
+		dir := t.TempDir()
+		_, err := writeMetaFile(promslog.NewNopLogger(), dir, m)
+		require.NoError(t, err)
+		return dir
+	}
+	room := int64(2 * (compactionBytes + 100*endedBytesPerSeries))
+	for _, tc := range []struct {
+		what   string
+		memory Memory
+		blocks []string
+		fit    bool
+	}{
+		{"there is room", &scarce{room: room}, []string{meta(60, true), meta(40, true)}, true},
+		{"there is not", &scarce{room: room}, []string{meta(60, true), meta(41, true)}, false},
+		{"memory is tight", &scarce{room: room, tight: true}, []string{meta(1, true), meta(1, true)}, false},
+		{"blocks of the head are upstream's affair", &scarce{tight: true}, []string{meta(1000, false), meta(1000, false)}, true},
+		{"nobody knows", nil, []string{meta(1000, true)}, true},
+	} {
+		db := &DB{opts: &Options{Memory: tc.memory}}
+		require.Equal(t, tc.fit, db.fits(tc.blocks), tc.what)
 	}
 }
 
@@ -393,11 +453,14 @@ func TestACompactionReservesMemory(t *testing.T) {
 // scarce is a Memory that says what it is told to.
 type scarce struct {
 	tight          bool
+	room           int64
 	mtx            sync.Mutex
 	reserved, most int64
 }
 
 func (s *scarce) Tight() bool { return s.tight }
+
+func (s *scarce) Room() int64 { return s.room }
 
 func (s *scarce) Reserve(bytes int64) func() {
 	s.add(bytes)

@@ -59,7 +59,7 @@ func (h *Head) seriesHaveLeft() bool {
 	dirs, _ := blockDirs(h.opts.ChunkDirRoot)
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		meta, _, err := readMetaFile(dir)
-		return err == nil && (meta.Compaction.FromStaleSeries() || meta.Compaction.FromSelectedSeries())
+		return err == nil && hasEnded(meta)
 	})
 }
 

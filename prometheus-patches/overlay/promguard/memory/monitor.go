@@ -7,6 +7,7 @@ package memory
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -248,6 +249,15 @@ func (m *Monitor) Reserve(bytes int64) (done func()) {
 	}
 	m.reserved.Add(bytes)
 	return sync.OnceFunc(func() { m.reserved.Add(-bytes) })
+}
+
+// Room is how much of the limit neither lives nor is reserved.
+func (m *Monitor) Room() int64 {
+	u := m.Usage()
+	if u.Limit == 0 {
+		return math.MaxInt64
+	}
+	return u.Limit - u.liveNow() - u.Reserved
 }
 
 // Tight reports whether what can be made smaller should be.
