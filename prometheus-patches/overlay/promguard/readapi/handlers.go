@@ -139,13 +139,14 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 			_, _ = body.Seek(0, io.SeekStart)
 		}
 		waited := time.Now()
+		w.waits = true
 		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, turn, h.opts.QueueTimeout)
 		h.metrics.waited(w.endpoint, time.Since(waited))
 		if err != nil {
 			return
 		}
 		w.place = leave
-		w.running = true
+		w.waits, w.running = false, true
 		next(w, r)
 		w.running = false
 		if h.opts.QueueTimeout > 0 {

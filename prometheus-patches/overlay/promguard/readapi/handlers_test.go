@@ -570,39 +570,67 @@ func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	require.Contains(t, body, "--web.enable-lifecycle")
 }
 
-func TestEvery503SaysWhenToComeAgain(t *testing.T) {
-	ends := map[string]func(h *Handlers, w http.ResponseWriter, r *http.Request){
-		"upstream's own timeout": func(_ *Handlers, w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		},
-		"not ready": func(_ *Handlers, w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(headerStopping, "false")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		},
-	}
-	for _, reason := range []reads.Reason{
-		reads.ReasonDeadline, reads.ReasonTooLarge, reads.ReasonText, reads.ReasonMemory, reads.ReasonQueue,
-		reads.ReasonSlow, reads.ReasonOperator, reads.ReasonShutdown, reads.ReasonBroken,
-	} {
-		stop := &reads.Stop{Reason: reason, Text: "Try again: " + string(reason)}
-		ends[string(reason)+", silently"] = func(h *Handlers, _ http.ResponseWriter, _ *http.Request) { h.table.StopAll(stop, 0) }
-		ends[string(reason)+", with an error"] = func(h *Handlers, w http.ResponseWriter, _ *http.Request) {
-			h.table.StopAll(stop, 0)
-			http.Error(w, "canceled", http.StatusUnprocessableEntity)
-		}
-	}
-	for name, end := range ends {
-		for _, route := range []string{"/query", "/query_exemplars", "/series", "/labels", "/read", "/rules", "/format_query", "/federate", "/consoles/*filepath"} {
-			h := limited(t, Options{Timeout: time.Minute, QueryConcurrency: 1, MetadataConcurrency: 1, BulkConcurrency: 1})
-			bound := h.Root
-			if route != "/federate" && !strings.HasPrefix(route, "/consoles") {
-				bound = h.API
+func TestAReadWhoseDeadlinePassesWhileItWaitsForItsTurnMayComeAgain(t *testing.T) {
+	h := limited(t, Options{Timeout: 50 * time.Millisecond, MetadataConcurrency: 1, QueueTimeout: time.Minute})
+	entered, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.API("/labels", func(http.ResponseWriter, *http.Request) {
+			close(entered)
+			<-end
+		})(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	}()
+	<-entered
+	rec := httptest.NewRecorder()
+	h.API("/series", waitThen(http.StatusOK))(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	require.Equal(t, "5", rec.Header().Get("Retry-After"), "it did not run")
+	close(end)
+	<-ended
+	rec = httptest.NewRecorder()
+	h.API("/series", waitThen(http.StatusOK))(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	require.Empty(t, rec.Header().Get("Retry-After"), "it would take as long again")
+}
+
+func TestTheServersOwn503sAreAsTheyAre(t *testing.T) {
+	rec := httptest.NewRecorder()
+	limited(t, Options{Timeout: time.Minute}).API("/query", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "query timed out in expression evaluation", http.StatusServiceUnavailable)
+	})(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	require.Empty(t, rec.Header().Get("Retry-After"))
+}
+
+func TestAReadThatIsStoppedBetweenItsHeaderAndItsFirstByteIsToldWhy(t *testing.T) {
+	const text = "Try again: memory"
+	for name, gzip := range map[string]bool{"compressed": true, "plain": false} {
+		t.Run(name, func(t *testing.T) {
+			h := limited(t, Options{Timeout: time.Minute})
+			handler := httputil.CompressionHandler{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Total", "1")
+				w.WriteHeader(http.StatusOK)
+				if gzip { // It is held back.
+					_, _ = io.WriteString(w, "the beginning")
+				}
+				h.table.StopAll(&reads.Stop{Reason: reads.ReasonMemory, Text: text}, 0)
+			})}
+			s := serve(t, h, "/query", handler.ServeHTTP)
+			req, err := http.NewRequest(http.MethodGet, s.URL, http.NoBody)
+			require.NoError(t, err)
+			if gzip {
+				req.Header.Set("Accept-Encoding", "gzip")
 			}
-			rec := httptest.NewRecorder()
-			bound(route, func(w http.ResponseWriter, r *http.Request) { end(h, w, r) })(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-			require.Contains(t, []int{http.StatusServiceUnavailable, http.StatusUnprocessableEntity}, rec.Code)
-			require.Equal(t, rec.Code == http.StatusServiceUnavailable, rec.Header().Get("Retry-After") == "5", "%s %s: %d", route, name, rec.Code)
-		}
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.Equal(t, "5", resp.Header.Get("Retry-After"))
+			require.Equal(t, text, envelopeOf(t, string(body)).Error)
+		})
 	}
 }
 

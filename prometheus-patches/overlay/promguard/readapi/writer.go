@@ -4,6 +4,7 @@
 package readapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,10 @@ const (
 	// stallAfter is how long a client may take for a piece of its answer before the
 	// read gives back its place: others do not wait for clients.
 	stallAfter = 100 * time.Millisecond
-	// retryAfter is when a client may come again after a 503, in seconds.
+	// holdMost is how many first bytes are held back: what compresses an answer writes
+	// a few at once, and the next after some 64 KiB.
+	holdMost = 16
+	// retryAfter is when a client may come again, in seconds.
 	retryAfter = "5"
 	// headerStopping is by which upstream tells a server that ends, "true", from one
 	// that is not ready yet.
@@ -33,7 +37,7 @@ const (
 )
 
 // writer is the http.ResponseWriter of a limited request. If the read has been
-// stopped before the handler writes its header, the answer is the reason for
+// stopped before the handler writes its first byte, the answer is the reason for
 // that, whatever the handler answers. If it is stopped later, the answer is cut
 // off.
 type writer struct {
@@ -51,8 +55,13 @@ type writer struct {
 	header http.Header
 	// place gives back the read's place in its pool; nil if it has none yet.
 	place func()
+	// code is the handler's status, if it has set one, and held its first bytes, if they
+	// are too few to begin the answer with.
+	code int
+	held []byte
 
 	running     bool // The handler has not returned; in finish, it panicked.
+	waits       bool // The read has no turn yet.
 	wroteHeader bool
 	replaced    bool // An error was sent: what the handler writes is dropped.
 	aborted     bool // The answer is incomplete and must not look complete.
@@ -68,7 +77,20 @@ type writer struct {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// WriteHeader notes the status. It is sent with the first bytes: what compresses an
+// answer writes them long after the header.
 func (w *writer) WriteHeader(code int) {
+	switch {
+	case w.replaced:
+	case code < http.StatusOK: // The real one comes later.
+		w.ResponseWriter.WriteHeader(code)
+	case w.code == 0:
+		w.code = code
+	}
+}
+
+// begin sends the header, unless the answer is another one than the handler's.
+func (w *writer) begin() {
 	if w.wroteHeader || w.replaced {
 		return
 	}
@@ -80,23 +102,30 @@ func (w *writer) WriteHeader(code int) {
 		w.replaceByStop(stop)
 		return
 	}
-	if code == http.StatusServiceUnavailable && w.endpoint.json && w.Header().Get(headerStopping) != "" {
-		w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
-		return
-	}
-	// Informational headers come before the real one.
-	if w.wroteHeader = code >= http.StatusOK; w.wroteHeader {
-		w.setCuttable()
-		if w.clock != nil { // The server's own deadline would end the context. Nothing more is to be read.
-			_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
+	code := cmp.Or(w.code, http.StatusOK)
+	if code == http.StatusServiceUnavailable && w.Header().Get(headerStopping) != "" {
+		w.comeAgain()
+		if w.endpoint.json {
+			w.refuse(code, "unavailable", w.handlers.notReady(w.Header()))
+			return
 		}
 	}
-	w.sayWhenToRetry(code)
+	w.wroteHeader = true
+	w.setCuttable()
+	if w.clock != nil { // The server's own deadline would end the context. Nothing more is to be read.
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
+	}
 	w.ResponseWriter.WriteHeader(code)
+	_, _ = w.ResponseWriter.Write(w.held) // The next Write fails, too.
+	w.read.Wrote(len(w.held))
 }
 
 func (w *writer) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
+	if !w.wroteHeader && len(w.held)+len(p) <= holdMost {
+		w.held = append(w.held, p...)
+		return len(p), nil
+	}
+	w.begin()
 	if w.replaced {
 		return len(p), nil
 	}
@@ -151,7 +180,7 @@ func (w *writer) leave() {
 // restart makes the writer ready for a handler, which may have run before.
 func (w *writer) restart() {
 	w.leave()
-	w.replaced = false
+	w.replaced, w.code, w.held = false, 0, nil
 	clear(w.Header())
 	maps.Copy(w.Header(), w.header)
 }
@@ -222,12 +251,12 @@ func (w *writer) finish() {
 	switch {
 	case w.running:
 		w.aborted = true // The panic goes on, and breaks the connection.
-	case w.ctx.Err() == nil || w.replaced || w.aborted:
+	case w.replaced || w.aborted:
+	case w.ctx.Err() == nil || !w.wroteHeader && reads.Stopped(w.ctx) != nil:
+		w.begin() // It may be a header alone, or the reason why the read was stopped.
 	case w.wroteHeader:
 		// It may be incomplete: nobody but the handler knows.
 		w.aborted = true
-	case reads.Stopped(w.ctx) != nil:
-		w.WriteHeader(http.StatusOK) // Replaced by the reason.
 	default:
 		w.aborted = true // The client has left, perhaps only half: no answer is not an empty one.
 	}
@@ -242,7 +271,7 @@ func (w *writer) finish() {
 
 // Flush is for handlers that stream.
 func (w *writer) Flush() {
-	w.WriteHeader(http.StatusOK)
+	w.begin()
 	if !w.replaced {
 		_, _ = w.await(func() (int, error) { return 0, http.NewResponseController(w.ResponseWriter).Flush() })
 	}
@@ -266,30 +295,35 @@ func (w *writer) abort() {
 	}
 }
 
-// replaceByStop answers with the reason why the read was stopped.
+// replaceByStop answers with the reason why the read was stopped. A client is asked to
+// come again where that has to do with others, not with what it asked for.
 func (w *writer) replaceByStop(stop *reads.Stop) {
+	code, errorType := http.StatusServiceUnavailable, "unavailable"
 	switch stop.Reason {
 	case reads.ReasonDeadline:
-		w.refuse(http.StatusServiceUnavailable, "timeout", stop)
+		errorType = "timeout"
+		if w.waits { // Else it would take as long again.
+			w.comeAgain()
+		}
 	case reads.ReasonTooLarge, reads.ReasonText:
-		w.refuse(http.StatusUnprocessableEntity, "execution", stop)
+		code, errorType = http.StatusUnprocessableEntity, "execution"
+	case reads.ReasonOperator:
 	case reads.ReasonShutdown:
 		// As upstream answers from now on: whoever has another server may ask that.
 		w.Header().Set(headerStopping, "true")
-		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
+		w.comeAgain()
+	default:
+		w.comeAgain()
+	}
+	w.refuse(code, errorType, stop)
+	if stop.Reason == reads.ReasonShutdown {
 		// The server drops the connection, perhaps before it has sent what it buffers.
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
-	default:
-		w.refuse(http.StatusServiceUnavailable, "unavailable", stop)
 	}
 }
 
-// sayWhenToRetry puts into every 503 when the client may come again.
-func (w *writer) sayWhenToRetry(code int) {
-	if code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
-		w.Header().Set("Retry-After", retryAfter)
-	}
-}
+// comeAgain tells the client when it may come again.
+func (w *writer) comeAgain() { w.Header().Set("Retry-After", retryAfter) }
 
 // refuse answers with an error as the endpoint's clients understand it.
 func (w *writer) refuse(code int, errorType string, err error) {
@@ -298,7 +332,6 @@ func (w *writer) refuse(code int, errorType string, err error) {
 	// What a handler had meant for its own answer.
 	w.Header().Del("Content-Encoding")
 	w.Header().Del("Content-Length")
-	w.sayWhenToRetry(code)
 	if !w.endpoint.json {
 		http.Error(w.ResponseWriter, err.Error(), code)
 		return
