@@ -27,6 +27,9 @@ type endpoint struct {
 	// holdsDatabase says that the answer is sent while the database is open, which holds
 	// up the head's compaction.
 	holdsDatabase bool
+	// streams says that the answer is sent while it is made. Others leave their place
+	// when it begins: places are for what makes answers.
+	streams bool
 	// json says that errors go in the API's JSON envelope.
 	json bool
 	// remoteRead says that the body is a message of remote read.
@@ -109,6 +112,7 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		// These read the form in a way that leaves multipart out.
 		multipart: route != "/series" && route != "/federate",
 	}
+	e.streams = route == "/series" || route == "/read" || strings.HasPrefix(route, "/search/")
 	e.holdsDatabase = k != kindQuery && k != kindStatus
 	switch k {
 	case kindStatus:

@@ -189,14 +189,14 @@ func TestAClientThatStandsStillIsCutOffAndHoldsNoPlace(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			const rate = 64 << 20
-			h := limited(t, Options{MinClientRate: rate, Timeout: time.Hour, QueryConcurrency: 1, QueueTimeout: time.Minute})
+			h := limited(t, Options{MinClientRate: rate, Timeout: time.Hour, MetadataConcurrency: 1, QueueTimeout: time.Minute})
 			ended := make(chan error, 2)
 			mux := http.NewServeMux()
-			mux.HandleFunc("/large", h.API("/query", func(w http.ResponseWriter, _ *http.Request) {
+			mux.HandleFunc("/large", h.API("/series", func(w http.ResponseWriter, _ *http.Request) {
 				_, err := w.Write(make([]byte, 64<<20))
 				ended <- err
 			}))
-			mux.HandleFunc("/small", h.API("/query", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") }))
+			mux.HandleFunc("/small", h.API("/labels", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") }))
 			s := httptest.NewUnstartedServer(mux)
 			s.EnableHTTP2 = http2
 			s.StartTLS()
@@ -209,9 +209,30 @@ func TestAClientThatStandsStillIsCutOffAndHoldsNoPlace(t *testing.T) {
 			require.Equal(t, http.StatusOK, small.StatusCode, "the place is given back while the client is waited for")
 			require.NoError(t, small.Body.Close())
 			require.ErrorContains(t, <-ended, "--guard.min-client-rate")
-			requireCounted(t, 1, h.metrics.stopped.WithLabelValues("/api/v1/query", "slow"))
+			requireCounted(t, 1, h.metrics.stopped.WithLabelValues("/api/v1/series", "slow"))
 			_, err = io.ReadAll(resp.Body)
 			require.Error(t, err)
+		})
+	}
+}
+
+func TestAnAnswerThatIsSentWhenItIsWholeHoldsNoPlace(t *testing.T) {
+	for route, leaves := range map[string]bool{
+		"/query": true, "/query_exemplars": true, "/labels": true, "/label/:name/values": true, "/targets": true, "/federate": true,
+		"/series": false, "/read": false, "/search/label_names": false,
+	} {
+		t.Run(route, func(t *testing.T) {
+			h := limited(t, Options{MetadataConcurrency: 1, BulkConcurrency: 1, QueryConcurrency: 1})
+			bound := h.API
+			if route == "/federate" {
+				bound = h.Root
+			}
+			var second httptest.ResponseRecorder
+			bound(route, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "the beginning of its answer")
+				bound(route, func(http.ResponseWriter, *http.Request) {})(&second, r)
+			})(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			require.Equal(t, leaves, second.Code == http.StatusOK, "%d", second.Code)
 		})
 	}
 }

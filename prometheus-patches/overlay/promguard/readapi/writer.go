@@ -111,6 +111,9 @@ func (w *writer) begin() {
 		}
 	}
 	w.wroteHeader = true
+	if !w.endpoint.streams {
+		w.leave()
+	}
 	w.setCuttable()
 	if w.clock != nil { // The server's own deadline would end the context. Nothing more is to be read.
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})

@@ -47,7 +47,7 @@ func (r *Read) Yield(ctx context.Context) error {
 	if r.budget != nil {
 		r.budget.backstop.Load().glance(time.Now())
 	}
-	if err := r.stay(); err != nil {
+	if err := r.stay(ctx); err != nil {
 		return err
 	}
 	r.procs.take(ctx, &r.proc)

@@ -5,6 +5,7 @@ package reads
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,9 +67,19 @@ type Budget struct {
 	lastUsed int64
 }
 
-// queue is reads that wait for memory, in order. What one queue cannot have yet goes to
-// the next.
+// queue is reads that wait for memory and a place, in order. What one queue cannot have
+// yet goes to the next.
 type queue []*waiter
+
+// lacking returns how many wait for memory.
+func (q queue) lacking() (n int) {
+	for _, w := range q {
+		if !w.lacksPlace {
+			n++
+		}
+	}
+	return n
+}
 
 const (
 	quickQueue = iota // Small ones.
@@ -76,11 +87,27 @@ const (
 	largeQueue
 )
 
-// waiter is a read that waits for memory.
+// waiter is a read that waits for memory and for a place in its pool, until it can have
+// both at once: none holds one while it waits for the other.
 type waiter struct {
 	read  *Read
 	bytes int64
+	pool  *Pool
 	ready chan struct{}
+	place *place // Where it runs, once it is ready.
+	// lacksPlace says that there is memory for it.
+	lacksPlace bool
+}
+
+func (w *waiter) setLacksPlace(lacks bool) {
+	if lacks == w.lacksPlace {
+		return
+	}
+	if w.lacksPlace = lacks; lacks {
+		w.pool.waiting.Add(1)
+	} else {
+		w.pool.waiting.Add(-1)
+	}
 }
 
 // NewBudget returns a budget of what everything else leaves of the memory limit, and
@@ -115,7 +142,7 @@ func (b *Budget) Waiting() int {
 
 func (b *Budget) waiting() (n int) {
 	for _, q := range b.queues {
-		n += len(q)
+		n += q.lacking()
 	}
 	return n
 }
@@ -210,7 +237,7 @@ func (b *Budget) mayBegin(r *Read, bytes int64) bool {
 	case small+bytes <= b.forQuick()/4*3:
 		return true
 	default:
-		return len(b.queues[largeQueue]) == 0 && small+bytes <= b.total/2 && b.held+bytes <= b.total
+		return b.queues[largeQueue].lacking() == 0 && small+bytes <= b.total/2 && b.held+bytes <= b.total
 	}
 }
 
@@ -296,7 +323,7 @@ func (b *Budget) beginsAtOnce(r *Read, bytes int64) bool {
 	held := r.held
 	b.hold(r, 0)
 	defer func() { b.hold(r, held) }()
-	return len(*b.queue(r, bytes)) == 0 && b.mayBegin(r, bytes)
+	return b.queue(r, bytes).lacking() == 0 && b.mayBegin(r, bytes)
 }
 
 func (b *Budget) queue(r *Read, bytes int64) *queue {
@@ -311,68 +338,112 @@ func (b *Budget) queue(r *Read, bytes int64) *queue {
 }
 
 // wait lets a read begin, or begin again: it lets go of all that it holds, and waits for
-// what it needs. It returns false when the context ends or the timer fires before there
-// is room, or if too many wait already.
-func (b *Budget) wait(ctx context.Context, r *Read, timeout <-chan time.Time) bool {
+// what it needs, and for a place. It returns why there is none when the context ends or
+// the timer fires before, or if too many wait already.
+func (b *Budget) wait(ctx context.Context, r *Read, pool *Pool, timeout <-chan time.Time) (at *place, why string) {
 	b.refresh() // Nobody does while no read runs.
 	b.mtx.Lock()
 	r.waited = r.held > 0
-	w := &waiter{r, max(r.needs, r.held, admitBytes), make(chan struct{})}
+	w := &waiter{read: r, bytes: max(r.needs, r.held, admitBytes), pool: pool, ready: make(chan struct{})}
 	b.hold(r, 0)
 	r.needs = 0
 	r.expected.Store(0)
 	r.reserved.Store(w.bytes - admitBytes)
 	r.used.Store(0)
-	bytes := w.bytes
-	if queue := b.queue(r, bytes); len(*queue) < maxWaiting*maxWaiting {
-		*queue = append(*queue, w)
-		b.grant()
-	} else {
+	queue := b.queue(r, w.bytes)
+	*queue = append(*queue, w)
+	b.grant()
+	if w.lacksPlace && pool.isCrowded() || queue.lacking() > maxWaiting*maxWaiting {
 		timeout = expired
 	}
 	b.mtx.Unlock()
 	select {
 	case <-w.ready:
-		return true
+		return w.place, ""
 	default:
 	}
 	select {
 	case <-w.ready:
-		return true
 	case <-timeout:
 	case <-ctx.Done():
 	}
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
+	if w.place != nil { // Perhaps in the meantime.
+		return w.place, ""
+	}
+	if why = fmt.Sprintf("%s=%s is spent", BudgetFlag, size(b.total)); w.lacksPlace {
+		why = pool.taken()
+	}
+	b.remove(w)
+	b.grant()
+	return nil, why
+}
+
+// remove ends the wait.
+func (b *Budget) remove(w *waiter) {
+	w.setLacksPlace(false)
 	for i := range b.queues {
 		b.queues[i] = slices.DeleteFunc(b.queues[i], func(other *waiter) bool { return other == w })
 	}
-	b.hold(r, 0) // It may have been granted in the meantime.
-	b.grant()
-	return false
 }
 
-// grant lets those begin that wait and for whom there is room. A read that nobody may
-// have any more, because the budget has become smaller, is passed over until it has
-// waited for long enough.
+// grant lets those begin that wait and for whom there is memory and a place: of those
+// that are first in their queues the oldest.
 func (b *Budget) grant() {
-	for i := range b.queues {
-		for b.grantNext(&b.queues[i]) {
+	for {
+		var first *waiter
+		for i := range b.queues {
+			if w := b.next(b.queues[i]); w != nil && (first == nil || w.read.id < first.read.id) {
+				first = w
+			}
+		}
+		if first == nil || !b.start(first) {
+			return
 		}
 	}
 }
 
-func (b *Budget) grantNext(q *queue) bool {
-	i := slices.IndexFunc(*q, func(w *waiter) bool { return w.bytes <= max(b.perRead(), admitBytes) })
-	if i < 0 || !b.mayBegin((*q)[i].read, (*q)[i].bytes) {
+// next returns who of a queue may begin, or nil. A read that nobody may have any more,
+// because the budget has become smaller, is passed over until it has waited for long
+// enough, and one without a place until it can have one.
+func (b *Budget) next(q queue) *waiter {
+	for _, w := range q {
+		if w.bytes > max(b.perRead(), admitBytes) {
+			continue
+		}
+		begins := b.mayBegin(w.read, w.bytes)
+		lacksPlace := begins && !w.pool.hasPlace(w.read.long.Load())
+		w.setLacksPlace(lacksPlace)
+		if !lacksPlace {
+			if !begins {
+				return nil
+			}
+			return w
+		}
+	}
+	return nil
+}
+
+// start lets the read begin, unless somebody has moved to its place just now.
+func (b *Budget) start(w *waiter) bool {
+	w.place = w.pool.try(w.read.long.Load())
+	if w.place == nil {
 		return false
 	}
-	w := (*q)[i]
-	*q = slices.Delete(*q, i, i+1)
+	w.place.freed = b.freed
+	b.remove(w)
 	b.hold(w.read, w.bytes)
 	w.read.most = b.perRead()
 	close(w.ready)
 	return true
+}
+
+// freed says that a place was given back.
+func (b *Budget) freed() {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	b.grant()
 }
 
 // grow gives the read what it uses beyond what it has reserved, or stops it.

@@ -5,6 +5,7 @@ package reads
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,9 +48,21 @@ func (p *Pool) Name() string { return p.name }
 // Waiting returns how many reads wait for a place.
 func (p *Pool) Waiting() int64 { return p.waiting.Load() }
 
-// acquire takes a place, or returns nil if the context ends or the timer fires before
-// there is one, or if too many wait already.
-func (p *Pool) acquire(ctx context.Context, long bool, timeout <-chan time.Time) *place {
+// taken says that there is no place.
+func (p *Pool) taken() string {
+	return fmt.Sprintf("all %d of --guard.%s-concurrency are taken", p.size, p.name)
+}
+
+// isCrowded says whether too many wait.
+func (p *Pool) isCrowded() bool { return p.waiting.Load() > int64(p.size)*maxWaiting }
+
+// hasPlace says whether try would find a place.
+func (p *Pool) hasPlace(long bool) bool {
+	return p == nil || len(p.normal) < cap(p.normal) || !long && len(p.quick) < cap(p.quick)
+}
+
+// try takes a place, or returns nil if there is none.
+func (p *Pool) try(long bool) *place {
 	if p == nil {
 		return newPlace(nil, nil)
 	}
@@ -66,12 +79,25 @@ func (p *Pool) acquire(ctx context.Context, long bool, timeout <-chan time.Time)
 	case forQuick <- struct{}{}:
 		return newPlace(p, forQuick)
 	default:
-	}
-	if p.waiting.Add(1) > int64(p.size)*maxWaiting {
-		p.waiting.Add(-1)
 		return nil
 	}
+}
+
+// acquire takes a place, or returns nil if the context ends or the timer fires before
+// there is one, or if too many wait already.
+func (p *Pool) acquire(ctx context.Context, long bool, timeout <-chan time.Time) *place {
+	if at := p.try(long); at != nil {
+		return at
+	}
+	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
+	if p.isCrowded() {
+		return nil
+	}
+	forQuick := p.quick
+	if long {
+		forQuick = nil
+	}
 	select {
 	case p.normal <- struct{}{}:
 		return newPlace(p, p.normal)
@@ -91,8 +117,13 @@ type place struct {
 	quickUntil time.Time
 	judged     atomic.Bool
 
-	mtx sync.Mutex
-	of  chan struct{} // Which of the pool's places; nil if it was given back.
+	// freed is called when the place, or one that it was before, is another read's to
+	// take; nil if nobody wants to know.
+	freed func()
+
+	mtx  sync.Mutex
+	of   chan struct{} // Which of the pool's places; nil if it was given back.
+	left bool          // For good.
 }
 
 func newPlace(pool *Pool, of chan struct{}) *place {
@@ -102,26 +133,60 @@ func newPlace(pool *Pool, of chan struct{}) *place {
 // move makes it a place for reads that may run for long, if there is one.
 func (p *place) move() bool {
 	p.mtx.Lock()
-	defer p.mtx.Unlock()
 	if p.of == nil || p.of == p.pool.normal {
+		p.mtx.Unlock()
 		return true
 	}
 	select {
 	case p.pool.normal <- struct{}{}:
-		<-p.of
-		p.of = p.pool.normal
-		return true
 	default:
+		p.mtx.Unlock()
 		return false
+	}
+	<-p.of
+	p.of = p.pool.normal
+	p.mtx.Unlock()
+	p.tellFreed()
+	return true
+}
+
+// waitToMove gives the place back, and waits until there is one for reads that may run
+// for long.
+func (p *place) waitToMove(ctx context.Context) {
+	p.giveBack(false)
+	p.pool.waiting.Add(1)
+	defer p.pool.waiting.Add(-1)
+	select {
+	case p.pool.normal <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	p.mtx.Lock()
+	p.of = p.pool.normal
+	left := p.left
+	p.mtx.Unlock()
+	if left { // In the meantime.
+		p.leave()
 	}
 }
 
-// leave gives the place back.
-func (p *place) leave() {
+// leave gives the place back for good.
+func (p *place) leave() { p.giveBack(true) }
+
+func (p *place) giveBack(forGood bool) {
 	p.mtx.Lock()
-	defer p.mtx.Unlock()
-	if p.of != nil {
-		<-p.of
-		p.of = nil
+	p.left = p.left || forGood
+	of := p.of
+	p.of = nil
+	p.mtx.Unlock()
+	if of != nil {
+		<-of
+		p.tellFreed()
+	}
+}
+
+func (p *place) tellFreed() {
+	if p.freed != nil {
+		p.freed()
 	}
 }

@@ -114,9 +114,10 @@ func (r *Read) runAgain() error {
 }
 
 // stay returns nil if the read may go on where it is. One that is quick no more moves to
-// a place and to memory for reads that may run for long. If there is none it runs again,
-// but one whose answer has begun stays.
-func (r *Read) stay() error {
+// a place and to memory for reads that may run for long. If there is none it runs again.
+// One whose answer has begun cannot: it waits for a place where it is, so that those for
+// quick reads are theirs, and keeps the memory that it has.
+func (r *Read) stay(ctx context.Context) error {
 	if r.MustWait() {
 		return errMustWait
 	}
@@ -124,7 +125,8 @@ func (r *Read) stay() error {
 	if p == nil || time.Now().Before(p.quickUntil) || !p.judged.CompareAndSwap(false, true) {
 		return nil
 	}
-	if p.move() && r.budget.move(r) {
+	moved := p.move()
+	if moved && r.budget.move(r) {
 		return nil
 	}
 	r.long.Store(true)
@@ -132,6 +134,11 @@ func (r *Read) stay() error {
 		return err
 	}
 	r.long.Store(false)
+	if !moved {
+		r.Wait()
+		p.waitToMove(ctx)
+		r.budget.move(r)
+	}
 	return nil
 }
 

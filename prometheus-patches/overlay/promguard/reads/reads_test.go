@@ -58,8 +58,16 @@ func TestClientThatLeavesIsNoStop(t *testing.T) {
 }
 
 func TestPoolBoundsWhatRunsAndHowManyWait(t *testing.T) {
+	for _, table := range []*Table{NewTable(nil), fixed(128 * mib)} {
+		testPoolBounds(t, table)
+	}
+	require.Nil(t, NewPool("none", 0))
+}
+
+func testPoolBounds(t *testing.T, table *Table) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		table, pool := NewTable(nil), NewPool("metadata", 1)
+		pool := NewPool("metadata", 1)
 		admit := func(ctx context.Context) (func(), error) {
 			r, ctx, _ := table.Add(ctx, Info{}, Limits{})
 			return admit(ctx, table, r, pool, time.Second)
@@ -92,7 +100,6 @@ func TestPoolBoundsWhatRunsAndHowManyWait(t *testing.T) {
 		require.NoError(t, err)
 		release()
 	})
-	require.Nil(t, NewPool("none", 0))
 }
 
 // inPool returns n reads that run in a pool, and their contexts.
@@ -167,16 +174,110 @@ func TestAReadMovesToAPlaceForLongOnesIfThereIsOne(t *testing.T) {
 	})
 }
 
-func TestAReadWhoseAnswerHasBegunStaysWhereItIs(t *testing.T) {
+func TestAnAnswerThatHasBegunWaitsForAPlaceForLongReads(t *testing.T) {
+	for name, table := range map[string]*Table{"without a budget": NewTable(nil), "with one": fixed(128 * mib)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool := NewPool("metadata", 2)
+				reads, ctxs := inPool(t, table, pool, 2)
+				require.True(t, reads[1].Begun())
+				time.Sleep(quickFor)
+				goesOn := make(chan error, 1)
+				go func() { goesOn <- reads[1].Yield(ctxs[1]) }()
+				synctest.Wait()
+				require.Empty(t, goesOn)
+				for range 2 {
+					quick, _ := inPool(t, table, pool, 1)
+					quick[0].place.Load().leave()
+				}
+				reads[0].place.Load().leave()
+				require.NoError(t, <-goesOn)
+				require.Len(t, pool.normal, 1)
+				require.Empty(t, pool.quick)
+				require.True(t, reads[1].Begun())
+				require.True(t, reads[1].long.Load())
+				reads[1].place.Load().leave()
+				require.Empty(t, pool.normal)
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatEndsWhileItWaitsForAPlaceHoldsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table, pool := NewTable(nil), NewPool("query", 2)
+		table, pool := NewTable(nil), NewPool("metadata", 2)
 		reads, ctxs := inPool(t, table, pool, 2)
 		require.True(t, reads[1].Begun())
-		time.Sleep(time.Hour)
-		require.NoError(t, reads[1].Yield(ctxs[1]))
-		require.True(t, reads[1].Begun())
-		require.False(t, reads[1].long.Load(), "it counts as before")
-		require.Len(t, pool.quick, 1)
+		time.Sleep(quickFor)
+		goesOn := make(chan error, 1)
+		go func() { goesOn <- reads[1].Yield(ctxs[1]) }()
+		synctest.Wait()
+		reads[1].place.Load().leave()
+		reads[0].place.Load().leave()
+		require.NoError(t, <-goesOn)
+		require.Empty(t, pool.normal)
+		require.Empty(t, pool.quick)
+	})
+}
+
+func TestAReadThatWaitsForAPlaceHoldsNoMemoryAndTheOtherWayRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, pool := fixed(128*mib), NewPool("query", 1)
+		runs, _ := inPool(t, table, pool, 1)
+		again, ctx, _ := table.Add(t.Context(), Info{}, Limits{})
+		again.needs = 50 * mib
+		begins := make(chan error, 1)
+		var leave func()
+		go func() {
+			var err error
+			leave, err = admit(ctx, table, again, pool, time.Hour)
+			begins <- err
+		}()
+		synctest.Wait()
+		require.EqualValues(t, mib, table.Budget.Held())
+		require.EqualValues(t, 1, pool.Waiting())
+		require.Zero(t, table.Budget.Waiting())
+		other, _, removeOther := add(t, table, "/large")
+		require.False(t, expects(t, other, 60*mib), "nobody lacks memory")
+
+		runs[0].place.Load().leave()
+		synctest.Wait()
+		require.Empty(t, begins)
+		require.Zero(t, pool.Waiting())
+		require.Equal(t, 1, table.Budget.Waiting())
+		small, _ := inPool(t, table, pool, 1)
+		small[0].place.Load().leave()
+		removeOther()
+		require.NoError(t, <-begins)
+		require.EqualValues(t, 50*mib, table.Budget.heldBy(again))
+		leave()
+		require.Zero(t, table.Budget.Waiting()+int(pool.Waiting()))
+	})
+}
+
+func TestOfThoseThatWaitForAPlaceTheOldestIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, pool := fixed(128*mib), NewPool("query", 1)
+		runs, _ := inPool(t, table, pool, 1)
+		order := make(chan string, 3)
+		for _, name := range []string{"long", "large", "small"} {
+			r, ctx, _ := table.Add(t.Context(), Info{}, Limits{})
+			r.long.Store(name == "long")
+			if name == "large" {
+				r.needs = 50 * mib
+			}
+			go func() {
+				leave, err := admit(ctx, table, r, pool, time.Hour)
+				if err == nil {
+					order <- name
+					leave()
+				}
+			}()
+		}
+		synctest.Wait()
+		require.EqualValues(t, 3, pool.Waiting())
+		runs[0].place.Load().leave()
+		require.Equal(t, []string{"long", "large", "small"}, []string{<-order, <-order, <-order})
 	})
 }
 

@@ -6,7 +6,6 @@ package reads
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -61,23 +60,26 @@ func (t *Table) Add(ctx context.Context, info Info, limits Limits) (read *Read, 
 	}
 }
 
-// Admit waits for the read's turn, with nothing in its hands: for memory, and then for a
-// place in the pool, which the caller gives back through leave. If its turn does not come
-// before the timer fires, the read is stopped, and the error says why.
+// Admit waits for the read's turn, with nothing in its hands: for memory and a place in
+// the pool, which the caller gives back through leave. If its turn does not come before
+// the timer fires, the read is stopped, and the error says why.
 func (t *Table) Admit(ctx context.Context, r *Read, pool *Pool, timeout <-chan time.Time, wait time.Duration) (leave func(), err error) {
 	r.running.Store(false)
 	r.Wait() // A read that has to wait has run on a processor until then.
 	r.answer.CompareAndSwap(runsAgain, undecided)
-	if b := r.budget; b != nil && !b.wait(ctx, r, timeout) {
-		return nil, t.refuse(ctx, r, fmt.Sprintf("%s=%s is spent", BudgetFlag, size(b.Total())), wait)
+	var at *place
+	var why string
+	if r.budget != nil {
+		at, why = r.budget.wait(ctx, r, pool, timeout)
+	} else if at = pool.acquire(ctx, r.long.Load(), timeout); at == nil {
+		why = pool.taken()
 	}
-	place := pool.acquire(ctx, r.long.Load(), timeout)
-	if place == nil {
-		return nil, t.refuse(ctx, r, fmt.Sprintf("all %d of --guard.%s-concurrency are taken", pool.size, pool.name), wait)
+	if at == nil {
+		return nil, t.refuse(ctx, r, why, wait)
 	}
-	r.place.Store(place)
+	r.place.Store(at)
 	r.running.Store(true)
-	return place.leave, nil
+	return at.leave, nil
 }
 
 func (*Table) refuse(ctx context.Context, r *Read, why string, wait time.Duration) error {
