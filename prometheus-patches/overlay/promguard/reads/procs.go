@@ -21,6 +21,9 @@ const (
 	// slice is how much more time than one that waits a read has had when it gives its
 	// slot away.
 	slice = time.Millisecond
+	// aging is which part of the time of the slots, one of so many, goes to the reads that
+	// have waited for longest, so that a long one goes on while short ones keep coming.
+	aging = 8
 )
 
 // Procs shares processors out among reads that run for long, while memory is scarce:
@@ -28,14 +31,16 @@ const (
 // nothing else to do, or every 10 ms: with all of them busy, each step of a small
 // query, a scrape or a health check waits for so long.
 //
-// A slot is leased to the read that has had the least processor time so far. A nil
-// *Procs lets every read run. Safe for concurrent use.
+// A slot is leased to the read that has had the least processor time so far, and an
+// eighth of the time to the one that has waited for longest. A nil *Procs lets every read
+// run. Safe for concurrent use.
 type Procs struct {
 	slots  int
 	scarce func() bool
 
 	mtx              sync.Mutex
-	running, waiting []*proc
+	running, waiting []*proc   // Those that wait in the order in which they came.
+	aged             time.Time // When a read had a slot because it had waited for longest.
 	// expiry fires when a lease may have ended for which reads wait.
 	expiry *time.Timer
 }
@@ -54,7 +59,9 @@ type proc struct {
 	had    time.Duration // Processor time so far.
 	looked time.Time     // The last look, if the read has run since.
 	until  time.Time     // The end of the lease.
+	whole  bool          // It has had to wait for long: nobody has its slot before that.
 	ready  chan struct{} // Closed when the read has a slot; nil unless it waits.
+	since  time.Time     // When it began to wait.
 }
 
 // take is called by a read from time to time, and returns when it may go on.
@@ -86,14 +93,18 @@ func (p *Procs) look(r *proc) <-chan struct{} {
 		return nil
 	}
 	if i := slices.Index(p.running, r); i >= 0 {
-		if next := p.next(); next == nil || next.had+slice > r.had {
+		if r.whole && now.Before(r.until) {
+			return nil
+		}
+		if next, waited := p.next(now); next == nil || !waited && next.had+slice > r.had {
+			r.whole = false
 			r.until = now.Add(lease)
 			return nil
 		}
 		p.running = slices.Delete(p.running, i, i+1)
 	}
 	ready := make(chan struct{})
-	r.ready = ready
+	r.ready, r.since = ready, now
 	p.waiting = append(p.waiting, r)
 	p.pass(now)
 	return ready
@@ -107,18 +118,28 @@ func (r *proc) charge(now time.Time) {
 	r.looked = now
 }
 
-// next returns who is to have the next slot, or nil.
-func (p *Procs) next() *proc {
+// next returns who is to have the next slot, or nil, and whether that is because it has
+// waited for long.
+func (p *Procs) next(now time.Time) (r *proc, waited bool) {
 	if len(p.waiting) == 0 {
-		return nil
+		return nil, false
 	}
-	return slices.MinFunc(p.waiting, func(a, b *proc) int { return cmp.Compare(a.had, b.had) })
+	const each = aging * lease
+	oldest := p.waiting[0]
+	if now.Sub(oldest.since) >= each && now.Sub(p.aged) >= each/time.Duration(p.slots) {
+		return oldest, true
+	}
+	return slices.MinFunc(p.waiting, func(a, b *proc) int { return cmp.Compare(a.had, b.had) }), false
 }
 
 // pass leases out what slots are free, all as soon as memory is scarce no more.
 func (p *Procs) pass(now time.Time) {
 	p.running = slices.DeleteFunc(p.running, func(r *proc) bool { return !now.Before(r.until) })
-	for r := p.next(); r != nil && (len(p.running) < p.slots || !p.scarce()); r = p.next() {
+	for len(p.waiting) > 0 && (len(p.running) < p.slots || !p.scarce()) {
+		r, waited := p.next(now)
+		if r.whole = waited; waited {
+			p.aged = now
+		}
 		p.endWait(r)
 		r.looked, r.until = now, now.Add(lease)
 		p.running = append(p.running, r)

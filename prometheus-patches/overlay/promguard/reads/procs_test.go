@@ -153,6 +153,36 @@ func TestReadsThatHaveHadAsMuchTakeTurns(t *testing.T) {
 	})
 }
 
+func TestALongReadGoesOnWhileShortOnesKeepComing(t *testing.T) {
+	for slots := 1; slots <= 3; slots++ {
+		synctest.Test(t, func(t *testing.T) {
+			table := shared(slots)
+			const span = 10 * time.Second
+			end := time.Now().Add(span)
+			var wg sync.WaitGroup
+			for range 4 * slots {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						r, ctx, remove := add(t, table, "/short")
+						works(ctx, t, r, 20*time.Millisecond)
+						remove()
+					}
+				})
+			}
+			long, ctx, remove := add(t, table, "/long")
+			defer remove()
+			long.proc.had = time.Hour
+			for time.Now().Before(end) {
+				works(ctx, t, long, 100*time.Microsecond)
+			}
+			had := long.proc.had - time.Hour
+			require.Greater(t, had, span/16)
+			require.Less(t, had, span/4)
+			wg.Wait()
+		})
+	}
+}
+
 func TestASlotIsFreeWhenItsLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := shared(1)
