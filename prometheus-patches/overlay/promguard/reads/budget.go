@@ -54,7 +54,9 @@ type Budget struct {
 	reads map[*Read]struct{}
 	// queues are who waits, in order.
 	queues [3]queue
-	// roomiest is the largest budget of late, and before that.
+	// roomiest is the largest budget of late, and before that, since a read has selected
+	// something for the first time: while the head is loaded there is room that never
+	// comes back.
 	roomiest [2]int64
 	turned   time.Time
 	// allowed is how many small reads may run. While it is not every one, no other begins.
@@ -191,6 +193,9 @@ const lately = 5 * time.Minute
 
 // remember notes how large the budget is.
 func (b *Budget) remember(now time.Time) {
+	if b.turned.IsZero() {
+		return
+	}
 	if since := now.Sub(b.turned); since > lately {
 		b.roomiest[1], b.roomiest[0] = b.roomiest[0], 0
 		if since > 2*lately {
@@ -469,6 +474,10 @@ func (b *Budget) grow(r *Read, used int64) error {
 func (b *Budget) mayExpect(r *Read, bytes int64) error {
 	b.mtx.Lock()
 	defer b.mtx.Unlock()
+	if b.turned.IsZero() {
+		b.turned = time.Now()
+		b.remember(b.turned)
+	}
 	if admitBytes+bytes > max(r.most, b.perRead()) {
 		return b.tooLarge(r, admitBytes+bytes)
 	}

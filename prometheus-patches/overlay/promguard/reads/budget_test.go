@@ -475,18 +475,25 @@ func TestAReadThatFitsWhenTheServerIsAtRestMayTryAgain(t *testing.T) {
 		name  string
 		need  int64
 		after time.Duration // Since the budget was as large as that.
+		reads bool          // Whether anything was read then: else the head was not there yet.
 		want  Reason
 	}{
-		{"it fits at rest", 300 * mib, 0, ReasonMemory},
-		{"it fits at rest, which is a while ago", 300 * mib, lately + time.Second, ReasonMemory},
-		{"it never fits", 400 * mib, 0, ReasonTooLarge},
-		{"it does not fit any more", 300 * mib, 3 * lately, ReasonTooLarge},
+		{"it fits at rest", 300 * mib, 0, true, ReasonMemory},
+		{"it fits at rest, which is a while ago", 300 * mib, lately + time.Second, true, ReasonMemory},
+		{"it never fits", 400 * mib, 0, true, ReasonTooLarge},
+		{"it does not fit any more", 300 * mib, 3 * lately, true, ReasonTooLarge},
+		{"it would have fitted while the server started", 300 * mib, 0, false, ReasonTooLarge},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				now := u
 				b := NewBudget(0, func() memory.Usage { return now })
 				require.EqualValues(t, 700*mib, b.Total())
+				if tc.reads {
+					r, _, remove := add(t, NewTable(b), "/x")
+					require.NoError(t, r.Expect(mib))
+					remove()
+				}
 				now.Live, now.Reserved, now.Cycle = 250*mib, 150*mib, 2
 				require.EqualValues(t, 400*mib, b.Total())
 				time.Sleep(tc.after)
