@@ -190,8 +190,8 @@ func (m *readMeter) resultBytes(expr parser.Expr, v parser.Value) int64 {
 	labelled := buildsLabels(expr)
 	for i := range mat {
 		m.look()
-		if n := len(mat[i].Histograms); n > 1 && mat[i].Histograms[0].H == mat[i].Histograms[n-1].H {
-			bytes -= int64(n-1) * int64(mat[i].Histograms[0].size()-1) * meterPointBytes
+		for n := range mat[i].Histograms {
+			bytes -= sharedBytes(mat[i].Histograms[:n], mat[i].Histograms[n].H)
 		}
 		bytes += int64(cap(mat[i].Floats)-len(mat[i].Floats)) * meterPointBytes
 		if labelled {
@@ -241,6 +241,7 @@ func (ev *evaluator) holdPoint(ss *Series, h *histogram.FloatHistogram, numSteps
 		return
 	}
 	m.look()
+	ev.sharePoint(ss.Histograms, h)
 	if ss.Floats == nil && ss.Histograms == nil {
 		m.hold(int64(ss.Metric.ByteSize()))
 	}
@@ -250,6 +251,23 @@ func (ev *evaluator) holdPoint(ss *Series, h *histogram.FloatHistogram, numSteps
 		}
 		m.results -= meterPointBytes
 	}
+}
+
+// sharePoint is called before a histogram is put behind the points of a series. The
+// evaluator counts all of it, although the point before may have the same: steps finer
+// than scrapes point at one.
+func (ev *evaluator) sharePoint(points []HPoint, h *histogram.FloatHistogram) {
+	if m := ev.readMeter(); m != nil {
+		m.results -= sharedBytes(points, h)
+	}
+}
+
+// sharedBytes returns what the evaluator counts too much for a histogram behind the points.
+func sharedBytes(points []HPoint, h *histogram.FloatHistogram) int64 {
+	if h == nil || len(points) == 0 || points[len(points)-1].H != h {
+		return 0
+	}
+	return int64(HPoint{H: h}.size()-1) * meterPointBytes
 }
 
 // holdGroup tells of the histogram that an aggregation has made of a group in a step:

@@ -89,6 +89,18 @@ func TestMeterTellsWhatStepInvariantCopiesTake(t *testing.T) {
 	require.Less(t, account.Used, int64(1<<20), "what is left is the result")
 }
 
+func TestMeterCountsAHistogramOnceThatStepsShare(t *testing.T) {
+	const histogramBytes, steps, samples = 600, 601, 40 // Of two copies of each.
+	s := meterStorage(t)
+	for expr, results := range map[string]int64{`h`: 1, `h and h`: 3, `h or h`: 3, `h unless on (j) m{i="x"}`: 2, `h @ 300`: 1, `topk(1, m) or h`: 3} {
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
+		require.NoError(t, meterQuery(ctx, t, s, 50_000_000, expr, time.Second).Err)
+		once := int64(meterSeries * (steps*16 + samples*histogramBytes + 1000))
+		require.Less(t, account.Peak, results*once, expr)
+		require.Greater(t, account.Peak, int64(meterSeries*steps*16), expr)
+	}
+}
+
 func TestMeterStopsAnEvaluationWhereItTakesTooMuch(t *testing.T) {
 	s := meterStorage(t)
 	for _, expr := range []string{`m`, `m @ 300`, `h @ 300`, `sum by (i) (m)`, `m + m`, `timestamp(m)`, `max_over_time(m[10m:100ms])`} {
