@@ -14,8 +14,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -592,6 +594,29 @@ func TestAReadWhoseDeadlinePassesWhileItWaitsForItsTurnMayComeAgain(t *testing.T
 	h.API("/series", waitThen(http.StatusOK))(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
 	require.Empty(t, rec.Header().Get("Retry-After"), "it would take as long again")
+}
+
+func TestAReadWhoseDeadlinePassesWhileOthersTakeTheProcessorsMayComeAgain(t *testing.T) {
+	h := limited(t, Options{Timeout: 20 * time.Millisecond})
+	answers := make(chan string, runtime.GOMAXPROCS(0)+1)
+	var entered sync.WaitGroup
+	entered.Add(cap(answers))
+	series := h.API("/series", func(w http.ResponseWriter, r *http.Request) {
+		entered.Done()
+		entered.Wait()
+		waitThen(http.StatusOK)(w, r)
+	})
+	for range cap(answers) {
+		go func() {
+			rec := httptest.NewRecorder()
+			series(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			answers <- rec.Header().Get("Retry-After")
+		}()
+	}
+	require.Equal(t, "5", <-answers)
+	for range cap(answers) - 1 {
+		<-answers
+	}
 }
 
 func TestTheServersOwn503sAreAsTheyAre(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -305,7 +306,7 @@ func (w *writer) replaceByStop(stop *reads.Stop) {
 	switch stop.Reason {
 	case reads.ReasonDeadline:
 		errorType = "timeout"
-		if w.waits { // Else it would take as long again.
+		if w.waits || w.handlers.table.Running() > runtime.GOMAXPROCS(0) { // Else it would take as long again.
 			w.comeAgain()
 		}
 	case reads.ReasonTooLarge, reads.ReasonText:

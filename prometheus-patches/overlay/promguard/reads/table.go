@@ -98,6 +98,18 @@ func (t *Table) Len() int {
 	return len(t.reads)
 }
 
+// Running returns how many reads run.
+func (t *Table) Running() (n int) {
+	t.mtx.Lock()
+	defer t.mtx.Unlock()
+	for _, r := range t.reads {
+		if r.running.Load() {
+			n++
+		}
+	}
+	return n
+}
+
 // Status is what a read looks like from outside.
 type Status struct {
 	ID            uint64            `json:"id"`
