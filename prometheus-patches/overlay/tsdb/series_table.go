@@ -32,7 +32,8 @@ func (t *seriesTable) home(tag uint32) int {
 }
 
 func (t *seriesTable) next(i int) int {
-	if i++; i < len(t.slots) {
+	i++
+	if i < len(t.slots) {
 		return i
 	}
 	return 0
@@ -40,7 +41,8 @@ func (t *seriesTable) next(i int) int {
 
 // reserve makes room for n more series. At most seven of eight slots are used.
 func (t *seriesTable) reserve(n int) {
-	if n += t.count; n*8 > len(t.slots)*7 {
+	n += t.count
+	if n*8 > len(t.slots)*7 {
 		t.resize(max(n*8/7+1, smallestSeriesTable))
 	}
 }

@@ -6,6 +6,7 @@ package tsdb
 import (
 	"fmt"
 	"math/rand"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 )
 
 func tableSeries(n int) *memSeries {
-	return newMemSeries(labels.FromStrings("a", fmt.Sprint(n)), chunks.HeadSeriesRef(n), 0, true, false)
+	return newMemSeries(labels.FromStrings("a", strconv.Itoa(n)), chunks.HeadSeriesRef(n), 0, true, false)
 }
 
 func TestSeriesTablesFindWhatAMapFinds(t *testing.T) {
@@ -43,7 +44,7 @@ func TestSeriesTablesFindWhatAMapFinds(t *testing.T) {
 				byHash.reserve(rnd.Intn(50))
 			default:
 				require.Same(t, want[n], byRef.get(chunks.HeadSeriesRef(n)))
-				require.Same(t, want[n], byHash.get(hashOf(n), labels.FromStrings("a", fmt.Sprint(n))))
+				require.Same(t, want[n], byHash.get(hashOf(n), labels.FromStrings("a", strconv.Itoa(n))))
 			}
 			require.Equal(t, len(want), byRef.len())
 			require.Equal(t, len(want), byHash.len())

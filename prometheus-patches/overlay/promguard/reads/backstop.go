@@ -88,6 +88,26 @@ func (b *Budget) Backstop(ctx context.Context, m *memory.Monitor) {
 	}
 }
 
+// backstop is what was seen so far.
+type backstop struct {
+	budget   *Budget
+	monitor  *memory.Monitor
+	collect  func(release bool)
+	takes    func() time.Duration
+	hasLimit bool // GOMEMLIMIT.
+
+	glanced atomic.Int64 // When it was looked at last, in nanoseconds since 1970.
+	mtx     sync.Mutex   // Guards the rest.
+
+	cycle  uint64    // The last collection that was seen,
+	seen   time.Time // when,
+	live   int64     // what lived then,
+	growth float64   // and by how many bytes a second that grows.
+	stops  int       // How many reads were stopped the last time,
+	heap   int64     // how large the heap was then,
+	shows  uint64    // and the first collection that shows what that has freed.
+}
+
 // glance looks at the memory, unless somebody has just done that.
 func (s *backstop) glance(now time.Time) {
 	if s == nil || now.UnixNano()-s.glanced.Load() < int64(glanceInterval) || !s.mtx.TryLock() {
@@ -129,26 +149,6 @@ func collector() (collect func(release bool), takes func() time.Duration) {
 		}, func() time.Duration {
 			return time.Duration(took.Load())
 		}
-}
-
-// backstop is what was seen so far.
-type backstop struct {
-	budget   *Budget
-	monitor  *memory.Monitor
-	collect  func(release bool)
-	takes    func() time.Duration
-	hasLimit bool // GOMEMLIMIT.
-
-	glanced atomic.Int64 // When it was looked at last, in nanoseconds since 1970.
-	mtx     sync.Mutex   // Guards the rest.
-
-	cycle  uint64    // The last collection that was seen,
-	seen   time.Time // when,
-	live   int64     // what lived then,
-	growth float64   // and by how many bytes a second that grows.
-	stops  int       // How many reads were stopped the last time,
-	heap   int64     // how large the heap was then,
-	shows  uint64    // and the first collection that shows what that has freed.
 }
 
 // look stops reads if the usage says so.

@@ -48,7 +48,7 @@ func stopped(t testing.TB, r *route.Router, target string, after time.Duration) 
 			return
 		case <-time.After(after):
 		}
-		began, cpu = time.Now(), cpuTime(t)
+		began, cpu = time.Now(), cpuTime()
 		stop(errors.New("stopped"))
 		select {
 		case <-returned:
@@ -57,7 +57,7 @@ func stopped(t testing.TB, r *route.Router, target string, after time.Duration) 
 		}
 	}()
 	r.ServeHTTP(&discardRecorder{header: http.Header{}, first: func() {}}, httptest.NewRequest(http.MethodGet, target, http.NoBody).WithContext(ctx))
-	ended, cpuEnded := time.Now(), cpuTime(t)
+	ended, cpuEnded := time.Now(), cpuTime()
 	close(returned)
 	<-watched
 	if began.IsZero() || ended.Before(began) {
@@ -67,9 +67,11 @@ func stopped(t testing.TB, r *route.Router, target string, after time.Duration) 
 }
 
 // cpuTime returns the time of all processors that the process has used.
-func cpuTime(t testing.TB) time.Duration {
+func cpuTime() time.Duration {
 	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
