@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,8 +78,9 @@ func TestAReadNeedsNoSlotAtFirst(t *testing.T) {
 
 func TestReadsNeedNoSlotsWhileMemoryIsNotScarce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table, scarce := NewTable(nil), false
-		table.Procs = NewProcs(1, func() bool { return scarce })
+		table := NewTable(nil)
+		var scarce atomic.Bool
+		table.Procs = NewProcs(1, scarce.Load)
 		var reads [3]*Read
 		var ctxs [3]context.Context
 		for i := range reads {
@@ -88,14 +90,14 @@ func TestReadsNeedNoSlotsWhileMemoryIsNotScarce(t *testing.T) {
 			works(ctxs[i], t, reads[i], 10*withoutSlot)
 		}
 		require.Zero(t, table.Procs.leased())
-		scarce = true
+		scarce.Store(true)
 		works(ctxs[0], t, reads[0], 2*withoutSlot)
 		works(ctxs[1], t, reads[1], withoutSlot)
 		works(ctxs[2], t, reads[2], withoutSlot)
 		require.NoError(t, reads[0].Yield(ctxs[0]))
 		first, second := asks(ctxs[1], reads[1]), asks(ctxs[2], reads[2])
 		require.Empty(t, first)
-		scarce = false
+		scarce.Store(false)
 		time.Sleep(lease)
 		synctest.Wait()
 		require.Len(t, first, 1)
