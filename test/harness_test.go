@@ -249,10 +249,16 @@ func clusterData(t *testing.T) string {
 // prometheus starts the patched Prometheus on a data directory.
 func prometheus(t *testing.T, data, config string, flags ...string) *server {
 	t.Helper()
+	return prometheusOf(t, "prometheus", data, config, flags...)
+}
+
+// prometheusOf starts one of the Prometheus that are built.
+func prometheusOf(t *testing.T, name, data, config string, flags ...string) *server {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o644))
 	address := freeAddress(t)
-	return start(t, address, "prometheus", append([]string{
+	return start(t, address, name, append([]string{
 		"--config.file=" + file, "--storage.tsdb.path=" + data, "--web.listen-address=" + address,
 		"--storage.tsdb.retention.time=100y",
 	}, flags...)...)

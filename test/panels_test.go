@@ -88,7 +88,7 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 		"--guard.metadata-max-results=2")
 	policy, err := os.ReadFile(deployments + "kubernetes/promguard/promguard.yml")
 	require.NoError(t, err)
-	g, _ := promguardWith(t, p, string(policy)+"limits: {results: {mode: enforce, series: {default: 3, max: 5}}}\n")
+	g, _ := promguardWith(t, p, string(policy)+"limits: {range: {mode: observe, max: 1h}, metadata_range: {mode: enforce, default: 1h}}\n")
 	rules, err := filepath.Abs(deployments + "grafana/rules/promguard.yaml")
 	require.NoError(t, err)
 	config := "global: {scrape_interval: 500ms}\nrule_files: ['" + rules + "']\nscrape_configs:\n"
@@ -102,8 +102,8 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 		sendWrite(t, p.url, "kubernetes_feature_enabled")
 		get(t, g.url+`/api/v1/series?match[]={le!=""}`)   // Refused.
-		get(t, g.url+`/api/v1/query?query=topk(1001,up)`) // Beyond a limit that is observed.
-		get(t, g.url+`/api/v1/labels`)                    // Given a limit.
+		get(t, g.url+`/api/v1/query?query=rate(up[2h])`) // Beyond a limit that is observed.
+		get(t, g.url+`/api/v1/labels`)                    // Given a start.
 		get(t, p.url+`/api/v1/labels`)                    // Truncated.
 		post(t, p.url+"/api/v1/query", "query=1"+strings.Repeat("%2B1", 10_001))
 		for panel := range waiting {

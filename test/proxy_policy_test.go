@@ -39,7 +39,6 @@ func TestPolicyIsInForceInFrontOfARealServer(t *testing.T) {
 	g, file := promguardWith(t, p, `
 identity: {peers: [127.0.0.1]}
 limits:
-  results: {mode: enforce, series: {default: 3, max: 5}}
   range: {mode: enforce, max: 1d}
 rules:
   - name: no-pods
@@ -47,7 +46,7 @@ rules:
     deny: {reason: use namespace:pods:count}
 tenants:
   strict:
-    limits: {selectors: {max: 1}}
+    limits: {expr_depth: {max: 1}}
 `)
 	at := func(path string, header ...string) answer {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+"/api/v1/"+path, http.NoBody)
@@ -57,21 +56,10 @@ tenants:
 		}
 		return do(t, req)
 	}
-	for query, want := range map[string]int{"": 3, "&limit=4": 4, "&limit=0": 5, "&limit=1000": 5} {
-		a := at("series?match[]=" + url.QueryEscape(`{job=~"kubelet|apiserver"}`) + query)
-		require.Equal(t, http.StatusOK, a.code, a.body)
-		var series struct {
-			Data     []map[string]string
-			Warnings []string
-		}
-		require.NoError(t, json.Unmarshal([]byte(a.body), &series))
-		require.Len(t, series.Data, want, query)
-		require.Equal(t, []string{"results truncated due to limit"}, series.Warnings, "the server itself says so")
-	}
 	require.Contains(t, errorOf(t, at("query?query="+url.QueryEscape("rate(up[2d])"))), "Limit range: a query that reads 2d of samples")
 	require.Contains(t, errorOf(t, at("query?query=kube_pod_info")), "use namespace:pods:count. Limit deny: this request is denied by the rule no-pods")
 	require.Equal(t, http.StatusOK, at("query?query=count(kube_pod_info)", "FromAlert", "true").code)
-	require.Contains(t, errorOf(t, at("query?query=up%2Bup", "X-Scope-OrgID", "strict")), "Limit selectors of tenant strict")
+	require.Contains(t, errorOf(t, at("query?query=up%2Bup", "X-Scope-OrgID", "strict")), "Limit expr_depth of tenant strict")
 
 	// A mistake keeps the policy as it is, and is told with its line.
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  rnage: {max: 1d}\n"), 0o644))

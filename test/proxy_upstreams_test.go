@@ -349,11 +349,11 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 				require.Equal(t, 1, strings.Count(string(out), "\n"), string(out))
 			}
 
-			g := promguardBefore(t, "limits: {range: {mode: enforce, max: 61s}, subquery_points: {max: 10}}\n", "--upstream.url="+root)
+			g := promguardBefore(t, "limits: {range: {mode: enforce, max: 61s}, samples: {max: 40}}\n", "--upstream.url="+root)
 			at := func(query string) answer { return get(t, g.url+"/api/v1/query?query="+url.QueryEscape(query)) }
 			require.Equal(t, http.StatusOK, at("up").code, "with the default of 5m it would read too much")
 			require.Contains(t, errorOf(t, at("up or up offset 2s")), "reads 1m")
-			require.Contains(t, errorOf(t, at("max_over_time(vector(1)[5m:])")), "subqueries of 20 steps")
+			require.Contains(t, errorOf(t, at("max_over_time(vector(1)[5m:])")), "samples at once exceeds the 40 allowed")
 		})
 	}
 }

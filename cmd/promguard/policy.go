@@ -77,7 +77,7 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	for _, q := range v.Queries {
 		fmt.Fprintf(w, "%s, fingerprint %s\n", req.Endpoint.Name, q.Fingerprint)
 		fmt.Fprintln(t, "LIMIT\tMODE\tSEEN\tALLOWED\t")
-		for _, finding := range v.Policy.Explain(q, req.Evaluation(now), now) {
+		for _, finding := range v.Policy.Explain(req, v.Queries, now) {
 			mark := ""
 			if finding.Exceeded {
 				mark = "exceeded"

@@ -107,6 +107,7 @@ func (p *Proxy) judge(d *decision, rules *querylimit.Ruleset) error {
 		return nil
 	}
 	asked := d.asked(p.pool.Assumed())
+	asked.Head = p.pool.Head()
 	v, err := rules.Judge(p.analyzer, &asked, time.Now())
 	d.verdict = v
 	for _, r := range v.Refusals {
@@ -121,10 +122,6 @@ func (p *Proxy) judge(d *decision, rules *querylimit.Ruleset) error {
 	if v.SetStart != nil {
 		q.SetStart(*v.SetStart)
 		p.metrics.adjusted.WithLabelValues(querylimit.LimitMetadataRange).Inc()
-	}
-	if v.SetLimit != nil {
-		q.SetLimit(*v.SetLimit)
-		p.metrics.adjusted.WithLabelValues(querylimit.LimitResults).Inc()
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (x *exchange) log(to *querylog.Log, start time.Time, took time.Duration, rw
 		e.Label = canonical.Shorten(q.Label())
 		e.Start, e.End = optional(q.When.Start), optional(q.When.End)
 		e.Step, e.Lookback = q.When.Step.Seconds(), q.When.Lookback.Seconds()
-		if q.Limit >= 0 && q.Endpoint.Results != nil {
+		if q.Limit >= 0 && q.Endpoint.Limited {
 			e.Limit = &q.Limit
 		}
 	}

@@ -511,7 +511,7 @@ func TestReadinessFollowsTheProbesAndTheShutdown(t *testing.T) {
 	})
 }
 
-func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
+func TestTimesAreSetWhereTheServerReadsThem(t *testing.T) {
 	var got url.Values
 	upstream := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -520,25 +520,22 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 	})
 	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.MetadataRange = querylimit.MetadataRange{Mode: querylimit.ModeEnforce, Default: time.Hour, Max: 24 * time.Hour}
-		o.Results.Mode = querylimit.ModeEnforce
-		o.Results.Sets[querylimit.ResultsSeries] = querylimit.ResultLimit{Default: 10, Max: 20}
-		o.Results.Sets[querylimit.ResultsQuery] = querylimit.ResultLimit{Max: 30}
 	})
 	for _, tc := range []struct {
 		path, params string
 		want         url.Values
 		start        bool // set by promguard
 	}{
-		{"series", "match[]=up", url.Values{"limit": {"10"}}, true},
+		{"series", "match[]=up", url.Values{"limit": nil}, true},
 		{"series", "match[]=up&limit=0&start=1e9", nil, false},
 		{"series", "match[]=up&limit=15&end=1000003600", url.Values{"limit": {"15"}, "start": {"1000000000.000"}}, false},
-		{"series", "match[]=up&limit=25", url.Values{"limit": {"20"}}, true},
+		{"series", "match[]=up&limit=25", url.Values{"limit": {"25"}}, true},
 		{"labels", "", url.Values{}, true},
 		{"label/job/values", "timeout=10m", url.Values{"timeout": {"30"}}, true},
-		{"query", "query=up&timeout=10m&limit=0", url.Values{"timeout": {"120"}, "limit": {"30"}}, false},
-		{"query", "query=up&timeout=1500ms", url.Values{"timeout": {"1500ms"}, "limit": {"30"}}, false},
+		{"query", "query=up&timeout=10m&limit=0", url.Values{"timeout": {"120"}, "limit": {"0"}}, false},
+		{"query", "query=up&timeout=1500ms", url.Values{"timeout": {"1500ms"}, "limit": nil}, false},
 		{"query", "query=up&max_query_duration=10m&max_series=7", url.Values{"max_query_duration": {"120"}, "max_series": {"7"}}, false},
-		{"query_cost", "query=up&max_query_duration=90s&timeout=10m", url.Values{"max_query_duration": {"90s"}, "timeout": {"120"}, "limit": {"30"}}, false},
+		{"query_cost", "query=up&max_query_duration=90s&timeout=10m", url.Values{"max_query_duration": {"90s"}, "timeout": {"120"}}, false},
 		{"query_range_cost", "query=up&start=0&end=1&step=1&max_query_duration=1h&junk=1", url.Values{"max_query_duration": {"120"}, "junk": nil}, false},
 		{"series", "match[]=up&max_query_duration=10m", url.Values{"max_query_duration": nil}, true},
 		{"query_range", "query=up&start=0&end=1&step=1&limit=3", url.Values{"limit": {"3"}}, false},
@@ -568,7 +565,6 @@ func TestTimesAndLimitAreSetWhereTheServerReadsThem(t *testing.T) {
 			}
 		})
 	}
-	require.Positive(t, g.value(t, "promguard_adjusted_total", "results"))
 	require.Positive(t, g.value(t, "promguard_adjusted_total", "metadata_range"))
 }
 

@@ -145,9 +145,7 @@ func (m *metrics) precreate() {
 			m.refused.WithLabelValues(limit)
 		}
 	}
-	for _, limit := range []string{querylimit.LimitMetadataRange, querylimit.LimitResults} {
-		m.adjusted.WithLabelValues(limit)
-	}
+	m.adjusted.WithLabelValues(querylimit.LimitMetadataRange)
 	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop} {
 		m.refused.WithLabelValues(reason)
 	}

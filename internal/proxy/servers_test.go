@@ -198,7 +198,7 @@ func TestSubqueryTakesTheStepThatTheServerGivesIt(t *testing.T) {
 		behind := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"success"}`) })
 		root, err := url.Parse(behind.URL)
 		require.NoError(t, err)
-		g := newProxy(t, behind.URL, func(o *querylimit.Options) { o.SubqueryPoints.Max = 100 }, func(o *Options) {
+		g := newProxy(t, behind.URL, func(o *querylimit.Options) { o.Samples.Max = 200 }, func(o *Options) {
 			o.Kind = kind
 			o.Pool = upstream.NewPool(upstream.Options{
 				URLs: []*url.URL{root}, Kind: kind, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),

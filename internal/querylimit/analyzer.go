@@ -105,10 +105,10 @@ func (a *Analyzer) Selectors(p *Policy, texts []string) ([]*Query, Refusals, err
 // size estimates how many bytes a query holds. What a regular expression
 // compiles into is most of it, if there is one.
 func (q *Query) size() int {
-	n := 400 + 60*len(q.subqueries)
+	n := 400 + 150*q.cost.Operators
 	for i := range q.selectors {
 		n += 150
-		for _, m := range q.selectors[i].matchers {
+		for _, m := range q.selectors[i] {
 			n += 150 + len(m.Name) + len(m.Value)
 			if m.Type == labels.MatchRegexp || m.Type == labels.MatchNotRegexp {
 				n += 2000 + 150*promqltext.InstructionsOf(m.Value)
@@ -122,7 +122,7 @@ func (q *Query) size() int {
 // without the label, which Prometheus refuses.
 func (q *Query) OnlyEmpty() bool {
 	for i := range q.selectors {
-		for _, m := range q.selectors[i].matchers {
+		for _, m := range q.selectors[i] {
 			if !m.Matches("") {
 				return false
 			}

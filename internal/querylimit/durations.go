@@ -16,43 +16,33 @@ import (
 type Duration struct {
 	// Name is one of the Limit constants.
 	Name string
-	// Key is the key of the value in the configuration: max or min.
-	Key string
 	// Of returns where an Options holds the bound.
 	Of func(*Options) *DurationBound
 
 	// seen returns the time; ok is false if the request has none.
 	seen func(*asked) (d time.Duration, ok bool)
-	// What is said of it: %s is the time in value, and the bound in the others.
+	// What is said of it: %s is the time in value, and the bound in cause.
 	value, cause, do string
-	operator         string // what one can do
 }
 
 // Indexes of durations.
 const (
 	durationRange = iota
 	durationOldest
-	durationMinStep
 )
 
 var durations = [...]Duration{
 	durationRange: {
-		Name: LimitRange, Key: "max", Of: func(o *Options) *DurationBound { return &o.Range },
+		Name: LimitRange, Of: func(o *Options) *DurationBound { return &o.Range },
 		seen:  func(a *asked) (time.Duration, bool) { t := a.times(); return t.span, t.ok },
 		value: "a query that reads %s of samples", cause: "exceeds the %s allowed, with ranges, subqueries, offsets and lookback",
-		do: "Ask for a shorter time range, or for a recording rule that holds the result.", operator: raise(LimitRange),
+		do: "Ask for a shorter time range, or for a recording rule that holds the result.",
 	},
 	durationOldest: {
-		Name: LimitOldest, Key: "max", Of: func(o *Options) *DurationBound { return &o.Oldest },
+		Name: LimitOldest, Of: func(o *Options) *DurationBound { return &o.Oldest },
 		seen:  func(a *asked) (time.Duration, bool) { t := a.times(); return a.age(t.first), t.ok },
 		value: "a query that reads samples of %s ago", cause: "goes further back than the %s allowed",
-		do: "Ask for a later start, a smaller offset or a shorter range.", operator: raise(LimitOldest),
-	},
-	durationMinStep: {
-		Name: LimitMinStep, Key: "min", Of: func(o *Options) *DurationBound { return &o.MinStep },
-		seen:  func(a *asked) (time.Duration, bool) { return a.at.Step, a.at.Step > 0 },
-		value: "a range query with a step of %s", cause: "is below the %s allowed",
-		do: "Set the minimum step of the panel or of the data source to %s.", operator: "lower limits.min_step.min",
+		do: "Ask for a later start, a smaller offset or a shorter range.",
 	},
 }
 
@@ -69,13 +59,8 @@ func (d *Duration) Validate(value time.Duration) error {
 
 func (d *Duration) name() string { return d.Name }
 
-// exceeds reports whether a time is over the bound, or below it if that is a minimum.
-func (d *Duration) exceeds(seen, bound time.Duration) bool {
-	if d.Key == "min" {
-		return seen < bound
-	}
-	return bound > 0 && seen > bound
-}
+// exceeds reports whether a time is over the bound.
+func exceeds(seen, bound time.Duration) bool { return bound > 0 && seen > bound }
 
 func (d *Duration) check(p *Policy, a *asked) *Refusal {
 	b := d.Of(&p.opts)
@@ -83,11 +68,11 @@ func (d *Duration) check(p *Policy, a *asked) *Refusal {
 		return nil
 	}
 	seen, ok := d.seen(a)
-	if !ok || !d.exceeds(seen, b.Value) {
+	if !ok || !exceeds(seen, b.Value) {
 		return nil
 	}
 	say := func(words string, t time.Duration) string { return strings.Replace(words, "%s", text(t), 1) }
-	return p.refuse(d.Name, b.Mode, say(d.do, b.Value), say(d.value, seen), say(d.cause, b.Value), d.operator)
+	return p.refuse(d.Name, b.Mode, d.do, say(d.value, seen), say(d.cause, b.Value), raise(d.Name))
 }
 
 func (d *Duration) explain(p *Policy, a *asked) (Finding, bool) {
@@ -97,7 +82,7 @@ func (d *Duration) explain(p *Policy, a *asked) (Finding, bool) {
 	if b.Value > 0 {
 		allowed = text(b.Value)
 	}
-	return Finding{d.Name, b.Mode, text(seen), allowed, d.exceeds(seen, b.Value)}, ok
+	return Finding{d.Name, b.Mode, text(seen), allowed, exceeds(seen, b.Value)}, ok
 }
 
 func (d *Duration) measure(a *asked) (float64, bool) {

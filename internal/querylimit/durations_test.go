@@ -4,7 +4,6 @@
 package querylimit
 
 import (
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,68 +46,6 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 			[]string{"nests 6 levels deep", "exceeds the 5 allowed", "recording rules", "limits.expr_depth.max", "expr-depth.md"},
 		},
 		{
-			LimitSelectors, func(o *Options, m Mode) { o.Selectors = Bound{m, 2} }, instant(), `a + b`, `a + b + c`,
-			[]string{"with 3 selectors", "exceeds the 2 allowed", "limits.selectors.max", "selectors.md"},
-		},
-		{
-			LimitVectorMatching, func(o *Options, m Mode) { o.VectorMatching = Bound{m, 1} }, instant(),
-			`a * on(x) group_left b + c`, `a * on(x) group_left b + on() c`,
-			[]string{"with 2 operators that match many series with one", "limits.vector_matching.max", "vector-matching.md"},
-		},
-		{
-			LimitCountValues, func(o *Options, m Mode) { o.CountValues = Bound{m, 0} }, instant(), `count(a)`, `count_values("v", a)`,
-			[]string{"with 1 count_values", "exceeds the 0 allowed", "limits.count_values.max", "count-values.md"},
-		},
-		{
-			LimitTopK, func(o *Options, m Mode) { o.TopK = Bound{m, 10} }, instant(), `topk(10, a) + bottomk((5), b)`, `limitk(11, a)`,
-			[]string{"k of 11 exceeds the 10 allowed", "limits.topk.max", "topk.md"},
-		},
-		{
-			LimitTopK, func(o *Options, m Mode) { o.TopK = Bound{m, 10} }, instant(), `topk(-1, a)`, `topk(scalar(x), a)`,
-			[]string{"k of no fixed number exceeds the 10 allowed"},
-		},
-		{
-			LimitSubqueries, func(o *Options, m Mode) { o.Subqueries = Bound{m, 1} }, instant(),
-			`max_over_time(a[1h:1m])`, `max_over_time(max_over_time(a[1h:1m])[1h:1m])`,
-			[]string{"with 2 subqueries", "limits.subqueries.max", "subqueries.md"},
-		},
-		{
-			LimitSubqueryPoints, func(o *Options, m Mode) { o.SubqueryPoints = Bound{m, 100} }, steps(40*time.Minute, time.Minute),
-			`max_over_time(a[1h:1m])`, `max_over_time(a[61m:1m])`,
-			[]string{"subqueries of 101 steps together exceeds the 100 allowed", "[1d:5m]", "limits.subquery_points.max", "subquery-points.md"},
-		},
-		{
-			LimitSubqueryPoints, func(o *Options, m Mode) { o.SubqueryPoints = Bound{m, 100} }, instant(),
-			`max_over_time(max_over_time(a[20m:1m])[40m:1m])`, `max_over_time(max_over_time(a[30m:])[40m:])`,
-			[]string{"subqueries of 110 steps"},
-		},
-		{
-			LimitSubqueryPoints, func(o *Options, m Mode) { o.SubqueryPoints = Bound{m, 100} }, steps(day, time.Minute),
-			`max_over_time(a[100m:1m] @ end())`, `max_over_time(a[50m + 51m:1m] @ end())`,
-			[]string{"subqueries of 101 steps"},
-		},
-		{
-			LimitPoints, func(o *Options, m Mode) { o.Points = Bound{m, 61} }, steps(time.Hour, time.Minute), `a`, "",
-			nil,
-		},
-		{
-			LimitPoints, func(o *Options, m Mode) { o.Points = Bound{m, 60} }, steps(time.Hour, time.Minute), "", `a`,
-			[]string{"a range query of 61 steps", "exceeds the 60 allowed", "larger step", "limits.points.max", "points.md"},
-		},
-		{
-			LimitPoints, func(o *Options, m Mode) { o.Points = Bound{m, 60} },
-			Evaluation{Start: time.Unix(-1<<55, 0), End: time.Unix(1<<55, 0), Step: 1},
-			"", `a`,
-			[]string{"a range query of 2147483648 steps"},
-		},
-		{
-			LimitMinStep, func(o *Options, m Mode) { o.MinStep = DurationBound{m, 15 * time.Second} }, steps(time.Hour, 15*time.Second), `a`, "", nil,
-		},
-		{
-			LimitMinStep, func(o *Options, m Mode) { o.MinStep = DurationBound{m, 15 * time.Second} }, steps(time.Hour, 14*time.Second), "", `a`,
-			[]string{"a step of 14s is below the 15s allowed", "limits.min_step.min", "min-step.md"},
-		},
-		{
 			LimitRange, func(o *Options, m Mode) { o.Range = DurationBound{m, day} }, steps(23*time.Hour, time.Minute),
 			`rate(a[1h])`, `rate(a[1h] offset 1h) + b`,
 			[]string{"a query that reads 1d1h of samples exceeds the 1d allowed", "limits.range.max", "range.md"},
@@ -141,8 +78,7 @@ func TestEachLimitOfAQueryRefusesWhatIsOverIt(t *testing.T) {
 			p := newPolicy(t, func(o *Options) {
 				*o = Options{
 					QueryBytes: o.QueryBytes, QueryOperators: o.QueryOperators, RegexSize: o.RegexSize, RequestBytesMax: 1, ParametersMax: 1,
-					ExprDepth: Bound{Max: 1}, Selectors: Bound{Max: 1}, TopK: Bound{Max: 1}, Points: Bound{Max: 1}, SubqueryPoints: Bound{Max: 1},
-					FederateSelectors: Bound{Max: 1}, ReadQueries: Bound{Max: 1},
+					ExprDepth: Bound{Max: 1},
 				}
 				tc.set(o, mode)
 			})
@@ -214,51 +150,12 @@ func TestMetadataRequestGetsAStartAndNotMoreThanTheMaximum(t *testing.T) {
 	}
 }
 
-func TestLimitOfResultsIsSetWithinWhatIsAllowed(t *testing.T) {
-	for name, tc := range map[string]struct {
-		mode         Mode
-		allowed      ResultLimit
-		requested    int
-		want         int
-		set, refused bool
-	}{
-		"off":                       {ModeOff, ResultLimit{10, 20}, 0, 0, false, false},
-		"none given":                {ModeEnforce, ResultLimit{10, 20}, -1, 10, true, false},
-		"none given, no default":    {ModeEnforce, ResultLimit{0, 20}, -1, 20, true, false},
-		"none given, nothing set":   {ModeEnforce, ResultLimit{}, -1, -1, false, false},
-		"all":                       {ModeEnforce, ResultLimit{10, 20}, 0, 20, true, false},
-		"all, no maximum":           {ModeEnforce, ResultLimit{10, 0}, 0, 0, false, false},
-		"less":                      {ModeEnforce, ResultLimit{10, 20}, 5, 5, false, false},
-		"as much as allowed":        {ModeEnforce, ResultLimit{10, 20}, 20, 20, false, false},
-		"more":                      {ModeEnforce, ResultLimit{10, 20}, 21, 20, true, false},
-		"more, observed":            {ModeObserve, ResultLimit{10, 20}, 21, 21, false, true},
-		"none given, warned of":     {ModeWarn, ResultLimit{10, 20}, -1, -1, false, true},
-		"a default over the limit ": {ModeEnforce, ResultLimit{30, 20}, -1, 20, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPolicy(t, nil)
-			p.opts.Results.Mode, p.opts.Results.Sets[ResultsSeries] = tc.mode, tc.allowed
-			limit, set, rs := p.CheckResults(ResultsSeries, tc.requested)
-			require.Equal(t, tc.want, limit)
-			require.Equal(t, tc.set, set)
-			require.Equal(t, tc.refused, rs != nil)
-			if rs != nil {
-				require.Contains(t, rs[0].Error(), "limits.results.series.max")
-				require.Contains(t, rs[0].Error(), "docs/limits/results.md")
-			}
-		})
-	}
-}
-
 func TestNewLimitsAreValidated(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"range is -1s: use 0 for none, or a positive duration":                          func(o *Options) { o.Range.Value = -time.Second },
-		"metadata_range: default 2d is more than max 1d":                                func(o *Options) { o.MetadataRange.Default, o.MetadataRange.Max = 2*day, day },
-		"metadata_range is negative: use 0 for none, or a positive duration":            func(o *Options) { o.MetadataRange.Max = -1 },
-		"results: series: default 3 is more than max 2":                                 func(o *Options) { o.Results.Sets[ResultsSeries] = ResultLimit{3, 2} },
-		"results: query: default is 0 and max -1: use 0 for none, or a positive number": func(o *Options) { o.Results.Sets[ResultsQuery].Max = -1 },
-		"points is 0: use 1 to 1073741824":                                              func(o *Options) { o.Points.Max = 0 },
-		"count_values is -1: use 0 to 10000":                                            func(o *Options) { o.CountValues.Max = -1 },
+		"range is -1s: use 0 for none, or a positive duration":               func(o *Options) { o.Range.Value = -time.Second },
+		"metadata_range: default 2d is more than max 1d":                     func(o *Options) { o.MetadataRange.Default, o.MetadataRange.Max = 2*day, day },
+		"metadata_range is negative: use 0 for none, or a positive duration": func(o *Options) { o.MetadataRange.Max = -1 },
+		"series is -1: use 0 to 1125899906842624":                            func(o *Options) { o.Series.Max = -1 },
 	} {
 		opts := DefaultOptions()
 		change(&opts)
@@ -321,7 +218,9 @@ func requireSameReach(t testing.TB, text string, length, step int64) {
 		return
 	}
 	wantFirst, wantLast := promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: e.Start, End: e.End, Interval: e.Step, LookbackDelta: e.Lookback})
-	first, last, ok := q.in(e).times()
+	run := q.in(e)
+	estimate := run.estimate(nil, 0)
+	first, last, ok := run.times(&estimate)
 	if !ok {
 		first, last = 0, 0
 	}
@@ -351,20 +250,4 @@ func FuzzReach(f *testing.F) {
 		}
 		requireSameReach(t, text, length, step)
 	})
-}
-
-func TestLimitsOnStepsGoOnWhereADurationEnds(t *testing.T) {
-	start, end := time.UnixMilli(-9e15), time.UnixMilli(9e15) // 570,000 years
-	for _, step := range []time.Duration{time.Second, 24 * time.Hour, 292 * 365 * 24 * time.Hour} {
-		e := Evaluation{Start: start, End: end, Step: step}
-		require.Equal(t, int(min(18e15/float64(step.Milliseconds()), math.MaxInt32))+1, e.steps())
-	}
-	p := newPolicy(t, func(o *Options) { o.Points = Bound{ModeEnforce, 1000}; o.SubqueryPoints = Bound{ModeEnforce, 700} })
-	long := Evaluation{Start: start, End: end, Step: 290 * 365 * 24 * time.Hour}
-	q := Analyze("", mustParse(t, "up"))
-	require.ErrorContains(t, p.check(evaluation(q, long)).Err(), "Limit points: a range query of 1969 steps")
-	nested := Analyze("", mustParse(t, "max_over_time(max_over_time(max_over_time(up[250y:1y])[250y:250y])[250y:250y])"))
-	at := Evaluation{Start: end, End: end}
-	require.ErrorContains(t, p.check(evaluation(nested, at)).Err(), "Limit subquery_points")
-	require.Equal(t, 750+2+1, nested.in(at).subqueryPoints())
 }

@@ -35,41 +35,39 @@ type Endpoint struct {
 	Class Class
 	Takes Takes
 	Reads Reads
-	// Results is what the parameter limit counts; nil if that is not limited.
-	Results *ResultSet
+	// Limited is set if the parameter limit bounds series, names or values.
+	Limited bool
 }
 
 var endpoints = func() []Endpoint {
-	sets := ResultSets()
-	query, series, names, values := &sets[ResultsQuery], &sets[ResultsSeries], &sets[ResultsLabels], &sets[ResultsLabelValues]
 	const q, m, s, b = ClassQuery, ClassMetadata, ClassStatus, ClassBulk
 	return []Endpoint{
-		{"query", q, TakesExpr, ReadsInstant, query},
-		{"query_range", q, TakesExpr, ReadsSteps, query},
-		{"query_cost", q, TakesExpr, ReadsInstant, query},
-		{"query_range_cost", q, TakesExpr, ReadsSteps, query},
-		{"query_exemplars", q, TakesBareExpr, ReadsWindow, nil},
-		{"format_query", s, TakesExpr, ReadsNothing, nil},
-		{"parse_query", s, TakesExpr, ReadsNothing, nil},
-		{"labels", m, TakesSelectors, ReadsMetadata, names},
-		{"label/:name/values", m, TakesSelectors, ReadsMetadata, values},
-		{"series", m, TakesSelectors, ReadsMetadata, series},
-		{"metadata", m, TakesNothing, ReadsNothing, nil},
-		{"targets", m, TakesNothing, ReadsNothing, nil},
-		{"targets/metadata", m, TakesSelector, ReadsNothing, nil},
-		{"rules", s, TakesSelectors, ReadsNothing, nil},
-		{"alerts", s, TakesNothing, ReadsNothing, nil},
-		{"alertmanagers", s, TakesNothing, ReadsNothing, nil},
-		{"scrape_pools", m, TakesNothing, ReadsNothing, nil},
-		{"features", s, TakesNothing, ReadsNothing, nil},
-		{"status/buildinfo", s, TakesNothing, ReadsNothing, nil},
-		{"status/runtimeinfo", s, TakesNothing, ReadsNothing, nil},
-		{"status/flags", s, TakesNothing, ReadsNothing, nil},
-		{"status/config", s, TakesNothing, ReadsNothing, nil},
-		{"status/tsdb", m, TakesNothing, ReadsNothing, nil},
-		{"status/walreplay", s, TakesNothing, ReadsNothing, nil},
-		{EndpointFederate, b, TakesSelectors, ReadsNothing, nil},
-		{EndpointRead, b, TakesSelectors, ReadsWindows, nil},
+		{"query", q, TakesExpr, ReadsInstant, true},
+		{"query_range", q, TakesExpr, ReadsSteps, true},
+		{"query_cost", q, TakesExpr, ReadsInstant, true},
+		{"query_range_cost", q, TakesExpr, ReadsSteps, true},
+		{"query_exemplars", q, TakesBareExpr, ReadsWindow, false},
+		{"format_query", s, TakesExpr, ReadsNothing, false},
+		{"parse_query", s, TakesExpr, ReadsNothing, false},
+		{"labels", m, TakesSelectors, ReadsMetadata, true},
+		{"label/:name/values", m, TakesSelectors, ReadsMetadata, true},
+		{"series", m, TakesSelectors, ReadsMetadata, true},
+		{"metadata", m, TakesNothing, ReadsNothing, false},
+		{"targets", m, TakesNothing, ReadsNothing, false},
+		{"targets/metadata", m, TakesSelector, ReadsNothing, false},
+		{"rules", s, TakesSelectors, ReadsNothing, false},
+		{"alerts", s, TakesNothing, ReadsNothing, false},
+		{"alertmanagers", s, TakesNothing, ReadsNothing, false},
+		{"scrape_pools", m, TakesNothing, ReadsNothing, false},
+		{"features", s, TakesNothing, ReadsNothing, false},
+		{"status/buildinfo", s, TakesNothing, ReadsNothing, false},
+		{"status/runtimeinfo", s, TakesNothing, ReadsNothing, false},
+		{"status/flags", s, TakesNothing, ReadsNothing, false},
+		{"status/config", s, TakesNothing, ReadsNothing, false},
+		{"status/tsdb", m, TakesNothing, ReadsNothing, false},
+		{"status/walreplay", s, TakesNothing, ReadsNothing, false},
+		{EndpointFederate, b, TakesSelectors, ReadsNothing, false},
+		{EndpointRead, b, TakesSelectors, ReadsWindows, false},
 	}
 }()
 

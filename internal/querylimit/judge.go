@@ -33,6 +33,8 @@ type Request struct {
 	Step, Lookback, SubqueryStep time.Duration
 	// Limit is the parameter of that name: 0 for all, negative for none given.
 	Limit int
+	// Head is what the server says of its series; nil if it does not.
+	Head *Head
 }
 
 // Verdict is what the rules say about a request.
@@ -41,10 +43,9 @@ type Verdict struct {
 	Refusals Refusals
 	Queries  []*Query
 	Rules    []string // that match
-	// SetStart and SetLimit, if not nil, are what the server is to be given in
-	// place of the client's.
+	// SetStart, if not nil, is what the server is to be given in place of the
+	// client's.
 	SetStart *time.Time
-	SetLimit *int
 }
 
 // ErrEmptySelector is Prometheus's answer to a match[] that matches everything.
@@ -76,7 +77,6 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 			if name := r.unknown(); err != nil && name != "" {
 				err = nil
 				v.Refusals = append(v.Refusals, v.Policy.refuseUnknown(name)...)
-				v.judgeLimit(r)
 			}
 			return v, err
 		}
@@ -90,7 +90,6 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 	if start, ok := (metadataRange{}).start(v.Policy, &asked); ok {
 		v.SetStart = &start
 	}
-	v.judgeLimit(r)
 	return v, nil
 }
 
@@ -157,14 +156,3 @@ func (r *Request) window(now time.Time) (start, end time.Time) {
 
 // beginningOfTime is about where Prometheus begins without a start.
 var beginningOfTime = time.Unix(-1<<53, 0)
-
-func (v *Verdict) judgeLimit(r *Request) {
-	if r.Endpoint.Results == nil {
-		return
-	}
-	limit, set, rs := v.Policy.CheckResults(*r.Endpoint.Results, r.Limit)
-	if set {
-		v.SetLimit = &limit
-	}
-	v.Refusals = append(v.Refusals, rs...)
-}

@@ -38,21 +38,12 @@ type Finding struct {
 // asked before there was a query; see Policy.scan.
 var (
 	ofText = []limit{&counts[countQueryBytes], &counts[countQueryOperators], &counts[countRegexSize]}
-	parsed = append(ofStructure(),
-		&counts[countFederateSelectors], &counts[countReadQueries],
-		&counts[countPoints], &durations[durationMinStep], &counts[countSubqueryPoints],
+	parsed = []limit{
+		selectivity{}, &counts[countExprDepth], &counts[countSeries], &counts[countSamples],
 		&durations[durationRange], &durations[durationOldest], metadataRange{},
-	)
+	}
 	all = slices.Concat(ofText, parsed)
 )
-
-func ofStructure() []limit {
-	list := []limit{selectivity{}}
-	for i := range structural {
-		list = append(list, &structural[i])
-	}
-	return list
-}
 
 // check asks every limit on what was parsed.
 func (p *Policy) check(a *asked) Refusals {
@@ -65,13 +56,13 @@ func (p *Policy) check(a *asked) Refusals {
 	return rs
 }
 
-// Explain returns what every limit that looks at queries sees of q, in whatever
-// mode it is.
-func (p *Policy) Explain(q *Query, e Evaluation, now time.Time) []Finding {
-	a := &asked{reads: ReadsInstant, queries: []*Query{q}, at: e, now: now}
+// Explain returns what every limit that looks at queries sees of a request with these
+// queries, in whatever mode it is.
+func (p *Policy) Explain(r *Request, queries []*Query, now time.Time) []Finding {
+	a := r.asked(queries, now)
 	var list []Finding
 	for _, l := range all {
-		if f, ok := l.explain(p, a); ok {
+		if f, ok := l.explain(p, &a); ok {
 			list = append(list, f)
 		}
 	}
@@ -102,9 +93,12 @@ type asked struct {
 	windows    []Window   // of ReadsWindow and ReadsWindows
 	start, end time.Time  // of ReadsMetadata; zero for none
 	now        time.Time
+	limit      int   // of what is answered; 0 or less for none
+	head       *Head // nil if nobody knows
 
 	evaluated *evaluated
 	read      readTimes
+	estimated *Estimate
 }
 
 // readTimes are of the samples that a request reads.
@@ -117,7 +111,7 @@ type readTimes struct {
 
 // asked returns what r asks for, with the queries that were parsed of it.
 func (r *Request) asked(queries []*Query, now time.Time) asked {
-	a := asked{endpoint: r.Endpoint.Name, label: r.Label, reads: r.Endpoint.Reads, queries: queries, now: now}
+	a := asked{endpoint: r.Endpoint.Name, label: r.Label, reads: r.Endpoint.Reads, queries: queries, now: now, limit: r.Limit, head: r.Head}
 	switch a.reads {
 	case ReadsInstant, ReadsSteps:
 		a.at = r.Evaluation(now)
@@ -148,7 +142,8 @@ func (a *asked) times() readTimes {
 	t := readTimes{known: true}
 	if run := a.run(); run != nil {
 		var last int64
-		t.first, last, t.ok = run.times()
+		e, _ := a.estimate()
+		t.first, last, t.ok = run.times(&e)
 		t.span = between(t.first, last)
 	}
 	for i, w := range a.windows {

@@ -91,28 +91,16 @@ type Options struct {
 	// RegexSize bounds the instructions that the regular expressions of a
 	// request compile into; Max is 1 to promqltext.MaxRegexSize.
 	RegexSize Bound
-	// RegexCost bounds what the regular expressions of an expression or selector
-	// cost the server for each value of a label, in instructions.
-	RegexCost Bound
-	// ExprDepth bounds how deep an expression nests, Selectors how many selectors
-	// it has, VectorMatching how many operators that match many series with one
-	// or without labels, CountValues how many count_values, Subqueries how many
-	// subqueries. TopK bounds the k of topk, bottomk and limitk.
-	ExprDepth, Selectors, VectorMatching, CountValues, TopK, Subqueries Bound
-	// Points bounds the steps of a range query, SubqueryPoints the steps of all
-	// subqueries of a query together.
-	Points, SubqueryPoints Bound
-	// FederateSelectors bounds the match[] of a request for federation, ReadQueries
-	// the queries of one for remote read.
-	FederateSelectors, ReadQueries Bound
-	// Range bounds the time from the first to the last sample that a query reads,
-	// Oldest how long ago the first may be, and MinStep the step of a range query
-	// from below; 0 means no bound.
-	Range, Oldest, MinStep DurationBound
+	// ExprDepth bounds how deep an expression nests.
+	ExprDepth Bound
+	// Series bounds the series that a request reads, and Samples the samples that the
+	// server holds for it at once; Max 0 follows from the memory of the server.
+	Series, Samples Bound
+	// Range bounds the time from the first to the last sample that a query reads, and
+	// Oldest how long ago the first may be; 0 means no bound.
+	Range, Oldest DurationBound
 	// MetadataRange bounds the time range of series, labels and label values.
 	MetadataRange MetadataRange
-	// Results bounds the parameter limit of endpoints that have one.
-	Results Results
 	// Responses bounds the bytes of answers.
 	Responses Responses
 	// RequestBytesMax is the longest query string plus body in bytes, 1 to
@@ -136,26 +124,15 @@ func DefaultOptions() Options {
 		QueryBytes:      Bound{ModeEnforce, 64 << 10},
 		QueryOperators:  Bound{ModeEnforce, 1000},
 		RegexSize:       Bound{ModeEnforce, 100_000},
-		RegexCost:       Bound{ModeObserve, 1000},
 		ExprDepth:       Bound{ModeEnforce, 100},
-		Selectors:       Bound{ModeEnforce, 500},
-		VectorMatching:  Bound{ModeObserve, 20},
-		CountValues:     Bound{ModeObserve, 1},
-		TopK:            Bound{ModeObserve, 1000},
-		Subqueries:      Bound{ModeEnforce, 20},
-		Points:          Bound{ModeObserve, 11_001}, // Prometheus itself refuses more.
-		SubqueryPoints:  Bound{ModeEnforce, 100_000},
+		Series:          Bound{Mode: ModeEnforce},
+		Samples:         Bound{Mode: ModeEnforce},
 		Range:           DurationBound{ModeObserve, 32 * 24 * time.Hour},
 		Oldest:          DurationBound{ModeOff, 400 * 24 * time.Hour},
-		MinStep:         DurationBound{ModeOff, time.Second},
 		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
-		Results:         defaultResults,
 		Responses:       defaultResponses,
 		RequestBytesMax: 1 << 20,
 		ParametersMax:   1000,
-
-		FederateSelectors: Bound{ModeEnforce, 20},
-		ReadQueries:       Bound{ModeEnforce, 16},
 	}
 }
 
@@ -186,9 +163,6 @@ func New(opts Options) (*Policy, error) {
 		}
 	}
 	if err := opts.MetadataRange.Validate(); err != nil {
-		return nil, err
-	}
-	if err := opts.Results.Validate(); err != nil {
 		return nil, err
 	}
 	if err := opts.Responses.Validate(); err != nil {

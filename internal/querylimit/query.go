@@ -5,9 +5,8 @@ package querylimit
 
 import (
 	"fmt"
-	"math"
 	"strconv"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -25,90 +24,49 @@ type Query struct {
 	// strings and durations only: 16 hexadecimal digits.
 	Fingerprint string
 
-	cost       promqltext.Cost
-	selectors  []selector
-	subqueries []subquery
-	// regexCost is that of all selectors.
-	regexCost int
+	cost      promqltext.Cost
+	selectors [][]*labels.Matcher
 	// depth is that of the nesting, in which a chain of one operator counts once.
 	depth int
-	// joins counts operators that match many series with one, or without labels.
-	joins int
-	// countValues counts aggregations that make a series of every value.
-	countValues int
-	// topK is the largest k of topk, bottomk and limitk; MaxInt if it is computed.
-	topK int
-	// dynamic is set if the times that the query reads depend on more than the
-	// fields above: duration expressions, info().
+	// dynamic is set if what the query reads depends on the evaluation in more than a
+	// sum: duration expressions, @, info().
 	dynamic bool
-	// parse makes the expression again, for what depends on the evaluation.
+	// expr must not be changed. Parse makes it again, for what depends on the evaluation.
+	expr  parser.Expr
 	parse func(string) (parser.Expr, error)
+	// known is what was known last of the series of each selector.
+	known atomic.Pointer[knownBounds]
 	// unknown is what the walk did not understand.
 	unknown error
-}
-
-type selector struct {
-	matchers []*labels.Matcher
-	reach    reach
-}
-
-// reach says which samples a selector reads, in milliseconds relative to the
-// evaluation, or to a fixed time.
-type reach struct {
-	anchor anchor
-	at     int64 // for anchorFixed
-	// back is subtracted from the first, ahead added to the last time.
-	back, ahead int64
-	// lookbackBack and lookbackAhead are set if the lookback delta comes on top.
-	lookbackBack, lookbackAhead bool
-}
-
-type anchor uint8
-
-const (
-	anchorEvaluation anchor = iota // from the first to the last step
-	anchorFixed                    // @ 1609746000
-	anchorStart                    // @ start()
-	anchorEnd                      // @ end()
-)
-
-// subquery is one [range:step]. It is evaluated over the range of the query and
-// those of all subqueries around it.
-type subquery struct {
-	ranges int64         // its own and those around it, in milliseconds
-	step   time.Duration // 0 for the server's default
-	pinned bool          // by an @ modifier: the range of the query does not count
 }
 
 // selectorQuery returns the Query of a bare selector, as in match[].
 func selectorQuery(text string, ms []*labels.Matcher) *Query {
 	h := newFingerprint()
 	h.matchers(ms)
-	return &Query{Text: text, Fingerprint: h.text(), selectors: []selector{{matchers: ms}}, regexCost: regexCost(ms), depth: 1}
+	return &Query{Text: text, Fingerprint: h.text(), selectors: [][]*labels.Matcher{ms}, depth: 1}
 }
 
 // Analyze returns the Query of an expression. It never fails: what it does not
 // understand is refused when it is checked.
 func Analyze(text string, expr parser.Expr) *Query {
-	w := walker{query: &Query{Text: text}, hash: newFingerprint()}
+	w := walker{query: &Query{Text: text, expr: expr}, hash: newFingerprint()}
 	w.query.unknown = parser.Walk(&w, expr, nil)
 	w.query.Fingerprint = w.hash.text()
 	return w.query
 }
 
 type walker struct {
-	query     *Query
-	hash      *fingerprint
-	evalRange time.Duration // of the matrix selector whose vector selector is next
+	query *Query
+	hash  *fingerprint
 	// stack has a frame for each node around; looking at all of them at each
 	// node would take time that grows with the square of a chain.
 	stack []frame
 }
 
 type frame struct {
-	depth  int             // of the node
-	chain  parser.ItemType // its operator, if it is binary
-	around subqueryContext // with the node
+	depth int             // of the node
+	chain parser.ItemType // its operator, if it is binary
 }
 
 // Visit implements parser.Visitor. It names every node type rather than trust a
@@ -130,7 +88,6 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 		w.selector(n)
 		return nil, nil
 	case *parser.MatrixSelector:
-		w.evalRange = n.Range
 		w.query.dynamic = w.query.dynamic || n.RangeExpr != nil
 		w.hash.word("[")
 	case *parser.SubqueryExpr:
@@ -167,9 +124,6 @@ func (w *walker) push(node parser.Node) {
 	if ok {
 		f.chain = b.Op
 	}
-	if s, ok := node.(*parser.SubqueryExpr); ok {
-		f.around.enter(s)
-	}
 	w.stack = append(w.stack, f)
 }
 
@@ -182,47 +136,19 @@ func (w *walker) top() frame {
 
 func (w *walker) selector(n *parser.VectorSelector) {
 	w.hash.matchers(n.LabelMatchers)
-	w.query.regexCost += regexCost(n.LabelMatchers)
-	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil
-	w.query.selectors = append(w.query.selectors, selector{
-		matchers: n.LabelMatchers,
-		reach:    reachOf(n, w.top().around, w.evalRange),
-	})
-	w.evalRange = 0
+	w.query.dynamic = w.query.dynamic || n.OriginalOffsetExpr != nil || n.Timestamp != nil || n.StartOrEnd != 0
+	w.query.selectors = append(w.query.selectors, n.LabelMatchers)
 }
 
 func (w *walker) subquery(n *parser.SubqueryExpr) {
 	w.hash.word("[:")
-	w.query.dynamic = w.query.dynamic || n.RangeExpr != nil || n.StepExpr != nil || n.OriginalOffsetExpr != nil
-	around := w.top().around
-	around.enter(n)
-	w.query.subqueries = append(w.query.subqueries, subquery{ranges: around.ranges, step: n.Step, pinned: around.anchor != anchorEvaluation})
+	w.query.dynamic = w.query.dynamic || n.RangeExpr != nil || n.StepExpr != nil || n.OriginalOffsetExpr != nil || n.Timestamp != nil || n.StartOrEnd != 0
 }
 
 func (w *walker) aggregation(n *parser.AggregateExpr) {
 	w.hash.word(n.Op.String())
 	w.hash.flag(n.Without)
 	w.hash.words(n.Grouping)
-	switch n.Op {
-	case parser.COUNT_VALUES:
-		w.query.countValues++
-	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
-		w.query.topK = max(w.query.topK, literal(n.Param))
-	}
-}
-
-// literal returns the value of a number, or MaxInt if it is computed or is none
-// that is finite.
-func literal(e parser.Expr) int {
-	switch n := e.(type) {
-	case *parser.ParenExpr:
-		return literal(n.Expr)
-	case *parser.NumberLiteral:
-		if n.Val < math.MaxInt32 {
-			return int(max(n.Val, 0))
-		}
-	}
-	return math.MaxInt
 }
 
 func (w *walker) binary(n *parser.BinaryExpr) {
@@ -236,8 +162,4 @@ func (w *walker) binary(n *parser.BinaryExpr) {
 	w.hash.flag(m.On)
 	w.hash.words(m.MatchingLabels)
 	w.hash.words(m.Include)
-	many := m.Card == parser.CardOneToMany || m.Card == parser.CardManyToOne
-	if many || m.On && len(m.MatchingLabels) == 0 {
-		w.query.joins++
-	}
 }

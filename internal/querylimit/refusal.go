@@ -16,37 +16,25 @@ const (
 	LimitQueryBytes     = "query_bytes"
 	LimitQueryOperators = "query_operators"
 	LimitRegexSize      = "regex_size"
-	LimitRegexCost      = "regex_cost"
 	LimitRequestBytes   = "request_bytes"
 	LimitParameters     = "parameters"
 	LimitDeadline       = "deadline"
 	LimitDeny           = "deny"
 	LimitExprDepth      = "expr_depth"
-	LimitSelectors      = "selectors"
-	LimitVectorMatching = "vector_matching"
-	LimitCountValues    = "count_values"
-	LimitTopK           = "topk"
-	LimitSubqueries     = "subqueries"
-	LimitSubqueryPoints = "subquery_points"
-	LimitPoints         = "points"
-	LimitMinStep        = "min_step"
+	LimitSeries         = "series"
+	LimitSamples        = "samples"
 	LimitRange          = "range"
 	LimitOldest         = "oldest"
 	LimitMetadataRange  = "metadata_range"
-	LimitResults        = "results"
 	LimitResponseBytes  = "response_bytes"
-
-	LimitFederateSelectors = "federate_selectors"
-	LimitReadQueries       = "read_queries"
 )
 
 // Limits returns the name of every limit, in the order of the documentation.
 func Limits() []string {
 	return []string{
-		LimitSelectivity, LimitUnknownPromQL, LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitRegexCost,
-		LimitExprDepth, LimitSelectors, LimitVectorMatching, LimitCountValues, LimitTopK, LimitSubqueries,
-		LimitRange, LimitOldest, LimitPoints, LimitMinStep, LimitSubqueryPoints, LimitMetadataRange, LimitResults, LimitResponseBytes,
-		LimitFederateSelectors, LimitReadQueries,
+		LimitSeries, LimitSamples, LimitSelectivity, LimitUnknownPromQL,
+		LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitExprDepth,
+		LimitRange, LimitOldest, LimitMetadataRange, LimitResponseBytes,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}
 }

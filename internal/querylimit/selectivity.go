@@ -93,7 +93,7 @@ func (p *Policy) checkSelectivity(q *Query) Refusals {
 			"an expression", "cannot be checked: "+q.unknown.Error(), "")}
 	}
 	for i := range q.selectors {
-		if rs := p.Check(q.selectors[i].matchers); rs != nil {
+		if rs := p.Check(q.selectors[i]); rs != nil {
 			return rs // One refusal for each limit is enough.
 		}
 	}

@@ -17,7 +17,7 @@ const log = `{"ts":"2026-01-02T00:00:00Z","endpoint":"query","dashboard":"d1","q
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query_range","dashboard":"d2","queries":["up"],"start":"2025-12-30T00:00:00Z","end":"2026-01-02T00:00:00Z","step_seconds":60,"code":422}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query_range","alert":true,"alert_rule":"r1","queries":["up"],"start":"2025-12-30T00:00:00Z","end":"2026-01-02T00:00:00Z","step_seconds":60,"code":200}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"series","user_agent":"curl","client":"10.0.0.1","queries":["{le!=\"\"}"],"code":200}
-{"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["topk(5000,up)"],"code":200}
+{"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["abs(ceil(floor(up)))"],"code":200}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["sum("],"code":400}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query","fingerprints":["f"],"code":200}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"series","fingerprints":["f"],"code":200}
@@ -29,7 +29,7 @@ broken
 func TestReportSaysWhoWouldBeRefusedAndWhy(t *testing.T) {
 	opts := querylimit.DefaultOptions()
 	opts.Range = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 24 * 3600e9}
-	opts.TopK.Mode = querylimit.ModeWarn
+	opts.ExprDepth = querylimit.Bound{Mode: querylimit.ModeWarn, Max: 3}
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts})
 	require.NoError(t, err)
 	r, err := Run(rules, strings.NewReader(log))
@@ -40,9 +40,9 @@ func TestReportSaysWhoWouldBeRefusedAndWhy(t *testing.T) {
 not judged: 1 malformed, 3 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 1 lines that are not entries
 
 LIMIT        ENFORCE  WARN  OBSERVE  FOR EXAMPLE
+expr_depth   0        1     0        PromQL that nests 4 levels deep exceeds the 3 allowed
 range        3        0     0        a query that reads 2d of samples exceeds the 1d allowed, with ranges, subqueries, offsets and lookback
 selectivity  1        0     0        the selector {le!=""} names no metric and has no equality matcher, so the server would go through nearly every series it holds
-topk         0        1     0        topk, bottomk or limitk with k of 5000 exceeds the 1000 allowed
 
 REFUSED  BY DASHBOARD (2)
 1        d1

@@ -18,8 +18,7 @@ const percentile = 0.99
 type Line struct {
 	// Tenant is empty for everybody.
 	Tenant, Limit string
-	// Requests had any of it. P99 and Most are of those; of a bound from below, the
-	// first percentile and the least.
+	// Requests had any of it. P99 and Most are of those.
 	Requests  int
 	P99, Most string
 	// Now and Then are the value with its mode; Then is empty if it stays, and Why

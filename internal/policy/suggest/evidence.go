@@ -108,12 +108,7 @@ func (e *Evidence) take(open *querylimit.Ruleset, analyzer *querylimit.Analyzer,
 }
 
 func measure(s *seen, entry *querylog.Entry, req *querylimit.Request, queries []*querylimit.Query) {
-	querylimit.Measure(req, queries, entry.Time, func(limit string, v float64) {
-		if limit == querylimit.LimitMinStep {
-			v = 1 / v
-		}
-		s.add(limit, v)
-	})
+	querylimit.Measure(req, queries, entry.Time, s.add)
 	class := req.Endpoint.Class.String()
 	s.add(querylimit.LimitDeadline+"."+class, entry.Took*float64(time.Second))
 	s.add(querylimit.LimitResponseBytes+"."+class, float64(entry.Bytes))

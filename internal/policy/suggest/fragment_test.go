@@ -34,20 +34,16 @@ rules:
   deadline: {metadata: 5s, query: 23s} # as agreed
   query_bytes: {mode: enforce, max: 4100}
   query_operators: {mode: enforce, max: 100}
-  points: {mode: observe, max: 1900}
   expr_depth: {mode: enforce, max: 20}
-  selectors: {mode: enforce, max: 20}
   range:
     # a month
     max: 1d7h
     mode: observe
   oldest: {mode: observe, max: 1d7h}
-  min_step: {mode: observe, min: 15s}
   response_bytes: {mode: observe, query: {wire_max: 4500000}}
 tenants:
   large:
     limits:
-      points: {mode: observe, max: 3700}
       range: {mode: observe, max: 2d13h}
       oldest: {mode: observe, max: 2d13h}
 `, string(s.Fragment))

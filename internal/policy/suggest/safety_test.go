@@ -55,7 +55,7 @@ func TestLimitsOfATenantThatARuleEnforcesAreDrawnAboveAllThatItDid(t *testing.T)
 }
 
 func TestLogThatLeavesOutFastRequestsTightensNoLimitThatRefuses(t *testing.T) {
-	const policy = "limits:\n  range: {mode: enforce, max: 32d}\n  points: {mode: warn, max: 11000}\n"
+	const policy = "limits:\n  range: {mode: enforce, max: 32d}\n  oldest: {mode: warn, max: 400d}\n"
 	slow := strings.ReplaceAll(aLog(1000, "", 24), `"took_seconds":0.2`, `"took_seconds":1.5`)
 	fast := strings.ReplaceAll(aLog(200, "", 48), `"took_seconds":15`, `"took_seconds":0.3`)
 	with := func(log, options string) string { return strings.ReplaceAll(log, `"code":200`, options+`,"code":200`) }
@@ -73,7 +73,7 @@ func TestLogThatLeavesOutFastRequestsTightensNoLimitThatRefuses(t *testing.T) {
 			s, err := suggest(t, policy, c.log, nil)
 			require.NoError(t, err)
 			got := line(t, s, "", "range")
-			require.Equal(t, "warn 2200", line(t, s, "", "points").Then, "which refuses nothing")
+			require.Equal(t, "warn 1d13h", line(t, s, "", "oldest").Then, "which refuses nothing")
 			require.Equal(t, "23s", line(t, s, "", "deadline.query").Then, "which the slow ones tell")
 			if !c.partial {
 				require.Equal(t, "enforce 16d", got.Then)

@@ -63,18 +63,14 @@ func TestLimitsThatOnlyCountAreDrawnAtThePercentileAndOthersAboveAllThatWasSeen(
 	require.Equal(t, []string{"1d14m", "10d5m", "observe 32d", "observe 1d13h"}, []string{l.P99, l.Most, l.Now, l.Then})
 	require.Equal(t, "23s", line(t, s, "", "deadline.query").Then, "15s of the slowest, since a deadline has no mode")
 	require.Equal(t, "observe 4500000", line(t, s, "", "response_bytes.query").Then)
-	require.Equal(t, "observe 15s", line(t, s, "", "min_step").Then, "not above what costs nothing")
 	require.Equal(t, "enforce 4100", line(t, s, "", "query_bytes").Then, "not below what costs nothing")
 	require.Equal(t, `limits:
   deadline: {query: 23s}
   query_bytes: {mode: enforce, max: 4100}
   query_operators: {mode: enforce, max: 100}
-  points: {mode: observe, max: 2200}
   expr_depth: {mode: enforce, max: 20}
-  selectors: {mode: enforce, max: 20}
   range: {mode: observe, max: 1d13h}
   oldest: {mode: observe, max: 1d13h}
-  min_step: {mode: observe, min: 15s}
   response_bytes: {mode: observe, query: {wire_max: 4500000}}
 `, string(s.Fragment))
 }
@@ -92,27 +88,23 @@ func TestWhatIsSuggestedRefusesNothingThatWasAnsweredBefore(t *testing.T) {
 }
 
 func TestNoSuggestionIsLooserThanThePolicy(t *testing.T) {
-	const policy = "# mine\nlimits:\n  range: {mode: warn, max: 12h} # short\n  points: {mode: off, max: 5}\n"
+	const policy = "# mine\nlimits:\n  range: {mode: warn, max: 12h} # short\n  oldest: {mode: off, max: 1h}\n"
 	s, err := suggest(t, policy, aLog(2000, "", 24), nil)
 	require.NoError(t, err)
 	require.Equal(t, "already exceeded", line(t, s, "", "range").Why)
-	require.Equal(t, "observe 2200", line(t, s, "", "points").Then, "a limit that is off bounds nothing")
-	require.Contains(t, string(s.Fragment), "  points: {mode: observe, max: 2200}\n")
+	require.Equal(t, "observe 1d13h", line(t, s, "", "oldest").Then, "a limit that is off bounds nothing")
+	require.Contains(t, string(s.Fragment), "  oldest: {mode: observe, max: 1d13h}\n")
 	require.NotContains(t, string(s.Fragment), "  range:")
 	s, err = suggest(t, "limits: {range: {mode: warn, max: 25h}}\n", aLog(2000, "", 24), nil)
 	require.NoError(t, err)
 	require.Equal(t, "tight enough", line(t, s, "", "range").Why, "25h is more than was seen, and less than with the margin")
 }
 
-func TestACountOfZeroIsABoundAndADurationOfZeroIsNone(t *testing.T) {
-	log := strings.ReplaceAll(aLog(2000, "", 24), "sum(rate(up[5m]))", "max_over_time(up[1h:1m])")
-	s, err := suggest(t, "limits:\n  subqueries: {mode: warn, max: 0}\n  range: {mode: warn, max: 0s}\n  min_step: {mode: warn, min: 0s}\n", log, nil)
+func TestADurationOfZeroIsNoBound(t *testing.T) {
+	s, err := suggest(t, "limits:\n  range: {mode: warn, max: 0s}\n", aLog(2000, "", 24), nil)
 	require.NoError(t, err)
-	require.Equal(t, "already exceeded", line(t, s, "", "subqueries").Why)
 	require.Equal(t, "warn unbounded", line(t, s, "", "range").Now)
-	require.Equal(t, "warn 1d14h", line(t, s, "", "range").Then)
-	require.Equal(t, "warn unbounded", line(t, s, "", "min_step").Now)
-	require.Equal(t, "warn 15s", line(t, s, "", "min_step").Then)
+	require.Equal(t, "warn 1d13h", line(t, s, "", "range").Then)
 }
 
 func TestTenantsGetWhatEverybodysLimitsDoNotFit(t *testing.T) {

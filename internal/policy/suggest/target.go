@@ -14,9 +14,7 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// target is a value of the policy that a log can say something about. Amounts of it
-// are the larger the more they allow: of a bound from below, they are the inverse.
-// No bound is +Inf.
+// target is a value of the policy that a log can say something about. No bound is +Inf.
 type target struct {
 	// name is how it is measured and shown, path are its keys below limits.
 	name string
@@ -24,8 +22,8 @@ type target struct {
 	get  func(*querylimit.Options) (amount float64, mode querylimit.Mode)
 	// floor is what costs no server anything: no limit is suggested below it. Most
 	// is what can be configured.
-	floor, most     float64
-	duration, lower bool
+	floor, most float64
+	duration    bool
 }
 
 // hasMode reports whether there is a mode: a deadline is always in force.
@@ -37,13 +35,6 @@ var floors = map[string]float64{
 	querylimit.LimitQueryOperators: 100,
 	querylimit.LimitRegexSize:      1000,
 	querylimit.LimitExprDepth:      20,
-	querylimit.LimitSelectors:      20,
-	querylimit.LimitVectorMatching: 3,
-	querylimit.LimitCountValues:    1,
-	querylimit.LimitTopK:           100,
-	querylimit.LimitSubqueries:     3,
-	querylimit.LimitSubqueryPoints: 1000,
-	querylimit.LimitPoints:         1000,
 }
 
 const (
@@ -69,6 +60,9 @@ func targets() []target {
 		})
 	}
 	for _, c := range querylimit.Counts() {
+		if c.Auto() {
+			continue // A log does not know the server.
+		}
 		counts = append(counts, target{
 			name: c.Name, path: []string{c.Name, "max"},
 			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
@@ -78,16 +72,9 @@ func targets() []target {
 		})
 	}
 	for _, d := range querylimit.Durations() {
-		t := duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
+		durations = append(durations, duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
 			return d.Of(o).Value, d.Of(o).Mode
-		}, d.Name, d.Name, d.Key)
-		if d.Name == querylimit.LimitMinStep {
-			t.lower, t.floor, t.most = true, 1/float64(15*time.Second), 1/float64(time.Second)
-			t.get = func(o *querylimit.Options) (float64, querylimit.Mode) {
-				return 1 / float64(o.MinStep.Value), o.MinStep.Mode
-			}
-		}
-		durations = append(durations, t)
+		}, d.Name, d.Name, "max"))
 	}
 	metadata := duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
 		return o.MetadataRange.Max, o.MetadataRange.Mode
@@ -121,10 +108,6 @@ func (t *target) bound(base, margin, floor float64) float64 {
 		return math.Inf(1)
 	}
 	amount := min(max(base*margin, floor), t.most)
-	if t.lower {
-		unit := t.unit(1 / amount)
-		return 1 / (math.Floor(1/amount/unit) * unit)
-	}
 	unit := t.unit(amount)
 	return min(math.Ceil(amount/unit)*unit, t.most)
 }
@@ -146,9 +129,6 @@ func (t *target) unit(v float64) float64 {
 func (t *target) text(amount float64) string {
 	if math.IsInf(amount, 1) {
 		return "unbounded"
-	}
-	if t.lower {
-		amount = math.Round(1 / amount)
 	}
 	if t.duration {
 		return durationText(time.Duration(min(amount, float64(longest))))

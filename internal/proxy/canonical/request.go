@@ -93,9 +93,6 @@ func (q *Request) set(name, value string) {
 // SetStart has the server read from a time on.
 func (q *Request) SetStart(t time.Time) { q.set("start", formatTime(t)) }
 
-// SetLimit has the server return so many results.
-func (q *Request) SetLimit(n int) { q.set("limit", strconv.Itoa(n)) }
-
 // Cap lowers how long the server may take: the client's timeout to deadline, and how
 // long it may evaluate to most. 0 means no bound.
 func (q *Request) Cap(deadline, most time.Duration) {
@@ -171,7 +168,7 @@ func (q *Request) Light() bool {
 		return true
 	case e.Class != querylimit.ClassMetadata:
 		return false
-	case e.Results == nil:
+	case !e.Limited:
 		return true // Of what is scraped, or of the text of a query alone.
 	}
 	if len(q.all("match[]")) > 0 {

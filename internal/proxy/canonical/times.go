@@ -42,7 +42,7 @@ func (q *Request) readTimes() error {
 func (q *Request) readLimit() error {
 	q.Limit = -1
 	text := q.Get("limit")
-	if q.Endpoint.Results == nil || text == "" {
+	if !q.Endpoint.Limited || text == "" {
 		return nil
 	}
 	limit, err := strconv.Atoi(text)

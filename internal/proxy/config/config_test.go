@@ -146,14 +146,13 @@ func TestLimitOfATenantOrRuleIsComparedWithWhatHoldsForEverybody(t *testing.T) {
 	_, err := Parse([]byte(`
 tenants:
   a:
-    limits: {metadata_range: {default: 50d}, results: {series: {default: 300000}}}
+    limits: {metadata_range: {default: 50d}}
 rules:
   - name: r
     match: {tenant: a}
     limits: {metadata_range: {default: 99d}}
 limits:
   metadata_range: {default: 60d, max: 100d}
-  results: {series: {max: 1000000}}
 `))
 	require.NoError(t, err)
 	_, err = Parse([]byte(`

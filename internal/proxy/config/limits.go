@@ -30,6 +30,21 @@ var beforeParsing = map[string]bool{
 	querylimit.LimitQueryBytes: true, querylimit.LimitQueryOperators: true, querylimit.LimitRegexSize: true,
 }
 
+// removed says what took the place of limits that there were.
+var removed = func() map[string]string {
+	m := map[string]string{
+		"results":  "remove it; series bounds /series, and response_bytes with truncate the answers to the rest",
+		"min_step": "remove it; samples bounds what a small step makes the server hold",
+	}
+	for _, name := range []string{"points", "subquery_points", "subqueries", "selectors", "vector_matching", "count_values", "topk"} {
+		m[name] = "remove it; samples bounds what the server holds for the query"
+	}
+	for _, name := range []string{"regex_cost", "federate_selectors", "read_queries"} {
+		m[name] = "remove it; series bounds what the request reads"
+	}
+	return m
+}()
+
 // limitsDecoder turns a block of limits into the changes that it makes.
 type limitsDecoder struct {
 	*decoder
@@ -57,7 +72,6 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 		querylimit.LimitUnknownPromQL: l.unknownPromQL,
 		querylimit.LimitMetadataRange: l.metadataRange,
 		querylimit.LimitResponseBytes: l.responses,
-		querylimit.LimitResults:       l.results,
 		querylimit.LimitRequestBytes:  l.ceiling(querylimit.MaxRequestBytes, func(o *querylimit.Options) *int { return &o.RequestBytesMax }),
 		querylimit.LimitParameters:    l.ceiling(querylimit.MaxParameters, func(o *querylimit.Options) *int { return &o.ParametersMax }),
 	}
@@ -66,6 +80,9 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 	}
 	for _, b := range querylimit.Durations() {
 		known[b.Name] = func(n *yaml.Node) { l.bound(&b, n) }
+	}
+	for name, instead := range removed {
+		known[name] = func(n *yaml.Node) { d.errorf(n, "%s is no limit any more: %s", name, instead) }
 	}
 	for name := range known {
 		if at >= levelRule && beforeRules[name] || at == levelFingerprintRule && beforeParsing[name] {
@@ -120,7 +137,11 @@ func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {
 	d.keys(n, keys{
 		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &c.Of(o).Mode }),
 		"max": func(n *yaml.Node) {
-			if value, ok := d.number(n); ok {
+			value, ok := 0, n.Value == "auto" && c.Auto()
+			if !ok {
+				value, ok = d.number(n)
+			}
+			if ok {
 				d.check(n, c.Validate(value))
 				d.change(func(o *querylimit.Options) { c.Of(o).Max = value })
 			}
@@ -131,7 +152,7 @@ func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {
 func (d *limitsDecoder) bound(b *querylimit.Duration, n *yaml.Node) {
 	d.keys(n, keys{
 		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &b.Of(o).Mode }),
-		b.Key: func(n *yaml.Node) {
+		"max": func(n *yaml.Node) {
 			value := d.duration(n, "no limit")
 			d.change(func(o *querylimit.Options) { b.Of(o).Value = value })
 		},
@@ -151,27 +172,6 @@ func (d *limitsDecoder) metadataRange(n *yaml.Node) {
 		"max":     read(func(o *querylimit.Options) *time.Duration { return &o.MetadataRange.Max }),
 	})
 	d.together(n, func(o *querylimit.Options) error { return o.MetadataRange.Validate() })
-}
-
-func (d *limitsDecoder) results(n *yaml.Node) {
-	known := keys{"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &o.Results.Mode })}
-	for _, set := range querylimit.ResultSets() {
-		read := func(of func(*querylimit.ResultLimit) *int) func(*yaml.Node) {
-			return func(n *yaml.Node) {
-				if value, ok := d.number(n); ok {
-					d.change(func(o *querylimit.Options) { *of(&o.Results.Sets[set]) = value })
-				}
-			}
-		}
-		known[set.String()] = func(n *yaml.Node) {
-			d.keys(n, keys{
-				"default": read(func(l *querylimit.ResultLimit) *int { return &l.Default }),
-				"max":     read(func(l *querylimit.ResultLimit) *int { return &l.Max }),
-			})
-			d.together(n, func(o *querylimit.Options) error { return o.Results.Sets[set].Validate() })
-		}
-	}
-	d.keys(n, known)
 }
 
 func (d *limitsDecoder) responses(n *yaml.Node) {

@@ -7,6 +7,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
 	up, lookback, subqueryStep prometheus.Gauge
+	series, memory             prometheus.Gauge
 	switches                   prometheus.Counter
 	state, preferred, missing  *prometheus.GaugeVec
 	probed, mismatch           *prometheus.GaugeVec
@@ -23,6 +24,8 @@ func newMetrics(reg prometheus.Registerer, servers []*Server) *metrics {
 		up:           gauge("promguard_upstream_up", "1 if an upstream server answered the last probe over HTTP, else 0."),
 		lookback:     gauge("promguard_upstream_lookback_seconds", "Lookback delta that limits take into account: that of the servers, or the default of Prometheus while they have not told."),
 		subqueryStep: gauge("promguard_upstream_subquery_step_seconds", "Step of subqueries without one that limits take into account: that of the servers, or the default of Prometheus while they have not told."),
+		series:       gauge("promguard_upstream_series", "Series that the upstream server says it has, from which the limits series and samples estimate; 0 while it has not told."),
+		memory:       gauge("promguard_upstream_memory_bytes", "Memory that the upstream server may take, from which the limits series and samples follow; 0 while it has not told."),
 		switches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_upstream_switches_total", Help: "How often reads went to another upstream server than before, or to none.",
 		}),
@@ -32,7 +35,7 @@ func newMetrics(reg prometheus.Registerer, servers []*Server) *metrics {
 		probed:    vec("promguard_upstream_probed", "1 if an upstream server has told what it is, else 0.", "server"),
 		mismatch:  vec("promguard_upstream_mismatch", "1 if an upstream server differs in this from what promguard takes it for, else 0.", "server", "mismatch"),
 	}
-	reg.MustRegister(m.up, m.lookback, m.subqueryStep, m.switches, m.state, m.preferred, m.missing, m.probed, m.mismatch)
+	reg.MustRegister(m.up, m.lookback, m.subqueryStep, m.series, m.memory, m.switches, m.state, m.preferred, m.missing, m.probed, m.mismatch)
 	for i, s := range servers {
 		m.setState(s, Unknown)
 		m.preferred.WithLabelValues(s.name).Set(flag(i == 0))

@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/promguard/promguard/internal/querylimit"
 )
 
 // Options is what a Pool is built from.
@@ -61,6 +63,7 @@ type Pool struct {
 	returned signal     // that a server is ready again
 	chosen   atomic.Pointer[Server]
 	assumed  atomic.Pointer[Assumptions]
+	head     atomic.Pointer[querylimit.Head]
 }
 
 // NewPool returns a pool. It asks nothing yet; the first server is read from
@@ -268,6 +271,8 @@ func (p *Pool) Check(ctx context.Context) error {
 		return err
 	}
 	if slices.Contains(errs, nil) {
+		p.setChecking(false)
+		p.learnHead(ctx)
 		return nil
 	}
 	return errs[0]
@@ -290,6 +295,10 @@ func (p *Pool) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	g.Go(func() error {
+		p.watchHead(ctx)
+		return nil
+	})
 	for _, s := range p.servers {
 		g.Go(func() error {
 			p.watch(ctx, s)

@@ -4,7 +4,6 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -72,20 +71,17 @@ const maxSeconds = 253402300800
 // future a server look new when it is not. An empty head is as old as the process.
 func parseReading(metrics io.Reader, clock time.Time) (reading, error) {
 	var newest, start, appended float64
-	lines := bufio.NewScanner(io.LimitReader(metrics, maxMetrics))
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ = strings.Cut(name, "{")
+	err := eachSample(metrics, func(name, _ string, value float64) {
 		switch name {
 		case "process_start_time_seconds":
-			start = number(value)
+			start = value
 		case "prometheus_tsdb_head_max_time_seconds":
-			newest = number(value)
+			newest = value
 		case "prometheus_tsdb_head_samples_appended_total": // One for each type.
-			appended += number(value)
+			appended += value
 		}
-	}
-	if err := lines.Err(); err != nil {
+	})
+	if err != nil {
 		return reading{}, err
 	}
 	if !(start > 0 && start < maxSeconds && appended >= 0 && appended <= math.MaxFloat64) {

@@ -1,0 +1,242 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+const (
+	// headEvery is how often to ask a server for its series at most: it counts them
+	// twice a minute at most itself. headShare is the share of time that it may take.
+	headEvery = time.Minute
+	headShare = 200
+	// headEntries is how many entries of a list a server gives at most.
+	headEntries = 10_000
+	maxHead     = 64 << 20
+)
+
+// Head returns what is known of the series of the server that is read from; nil if
+// that is nothing.
+func (p *Pool) Head() *querylimit.Head { return p.head.Load() }
+
+// watchHead keeps Head up to date until ctx is done.
+func (p *Pool) watchHead(ctx context.Context) {
+	for {
+		timer := time.NewTimer(p.learnHead(ctx))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// learnHead asks the server that is read from for its series, and returns how long it
+// is to be left in peace. What cannot be asked now stays as it was.
+func (p *Pool) learnHead(ctx context.Context) (pause time.Duration) {
+	if p.mode == ProbeOff || p.kind != KindPrometheus {
+		return headEvery
+	}
+	p.mu.Lock()
+	s := p.chosen.Load()
+	ready := s != nil && s.state == Ready
+	p.mu.Unlock()
+	if !ready {
+		return lookEvery
+	}
+	start := time.Now()
+	h, err := p.askHead(ctx, s)
+	if err == nil {
+		p.head.Store(h)
+		p.metrics.series.Set(float64(h.Series))
+		p.metrics.memory.Set(float64(h.Memory))
+	} else if ctx.Err() == nil {
+		p.logger.Debug("Upstream server does not tell its series", "server", s.name, "err", err)
+		if p.Head() == nil {
+			return min(lookEvery+headShare*time.Since(start), headEvery)
+		}
+	}
+	return max(headEvery, headShare*time.Since(start))
+}
+
+// tsdbStatus is what /api/v1/status/tsdb answers.
+type tsdbStatus struct {
+	HeadStats struct {
+		NumSeries int
+		MinTime   int64
+	}
+	SeriesCountByMetricName, LabelValueCountByLabelName, SeriesCountByLabelValuePair []struct {
+		Name  string
+		Value int
+	}
+}
+
+func (p *Pool) askHead(ctx context.Context, s *Server) (*querylimit.Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*lookTimeout)
+	defer cancel()
+	var status tsdbStatus
+	if err := p.decode(ctx, s, "status/tsdb", url.Values{"limit": {strconv.Itoa(headEntries)}}, &status); err != nil {
+		return nil, err
+	}
+	h := status.head()
+	if err := p.readMetrics(ctx, s, h); err != nil {
+		return nil, err
+	}
+	return h, p.readIntervals(ctx, s, h)
+}
+
+// head returns what the lists say. One with as many entries as were asked for may have
+// left some out, none of which is larger than the last.
+func (t *tsdbStatus) head() *querylimit.Head {
+	h := &querylimit.Head{
+		Series: t.HeadStats.NumSeries, Since: time.UnixMilli(t.HeadStats.MinTime),
+		Counts: map[string]map[string]int{}, Values: map[string]int{},
+	}
+	put := func(label, value string, n int) {
+		if h.Counts[label] == nil {
+			h.Counts[label] = map[string]int{}
+		}
+		h.Counts[label][value] = n
+	}
+	for _, pair := range t.SeriesCountByLabelValuePair {
+		label, value, _ := strings.Cut(pair.Name, "=")
+		put(label, value, pair.Value)
+	}
+	for _, metric := range t.SeriesCountByMetricName {
+		put(labels.MetricName, metric.Name, metric.Value)
+	}
+	for _, label := range t.LabelValueCountByLabelName {
+		h.Values[label.Name] = label.Value
+	}
+	if list := t.SeriesCountByMetricName; len(list) >= headEntries {
+		h.UnlistedMetric = list[len(list)-1].Value
+	}
+	if list := t.SeriesCountByLabelValuePair; len(list) >= headEntries {
+		h.UnlistedValue = list[len(list)-1].Value
+	}
+	return h
+}
+
+// decode reads the data of an answer of the API.
+func (p *Pool) decode(ctx context.Context, s *Server, path string, query url.Values, into any) error {
+	res, err := p.open(ctx, s, apiPrefix+path, query.Encode())
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d at %s%s", res.StatusCode, apiPrefix, path)
+	}
+	return json.NewDecoder(io.LimitReader(res.Body, maxHead)).Decode(&struct{ Data any }{into})
+}
+
+// What a server without a limit of its own may take, as a multiple of what it has.
+const headroom = 2.5
+
+// usualInterval is that between samples of servers that scrape nothing.
+const usualInterval = 15 * time.Second
+
+// readMetrics reads the memory of a server, its first sample, and how often it scrapes.
+func (p *Pool) readMetrics(ctx context.Context, s *Server, h *querylimit.Head) error {
+	res, err := p.open(ctx, s, "/metrics", "")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d at /metrics", res.StatusCode)
+	}
+	resident, limit, scraped := 0.0, 0.0, time.Duration(math.MaxInt64)
+	h.Oldest = h.Since
+	err = eachSample(res.Body, func(name, pairs string, value float64) {
+		switch name {
+		case "process_resident_memory_bytes":
+			resident = value
+		case "go_gc_gomemlimit_bytes":
+			limit = value
+		case "prometheus_tsdb_lowest_timestamp_seconds":
+			if value > 0 && value < maxSeconds {
+				h.Oldest = time.Unix(int64(value), 0)
+			}
+		case "prometheus_target_interval_length_seconds_count":
+			_, text, _ := strings.Cut(pairs, `interval="`)
+			text, _, _ = strings.Cut(text, `"`)
+			if d, err := time.ParseDuration(text); err == nil && d > 0 {
+				scraped = min(scraped, d)
+			}
+		}
+	})
+	if scraped == math.MaxInt64 { // Its samples come from elsewhere.
+		scraped = usualInterval
+	}
+	h.Interval = min(scraped, p.Assumed().SubqueryStep) // Rules make series, too.
+	if h.Memory = int64(limit); limit <= 0 || limit >= math.MaxInt64 {
+		h.Memory = int64(headroom * resident)
+	}
+	return err
+}
+
+// eachSample hands on the samples of an exposition.
+func eachSample(r io.Reader, see func(name, pairs string, value float64)) error {
+	lines := bufio.NewScanner(io.LimitReader(r, maxMetrics))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, pairs, _ := strings.Cut(name, "{")
+		see(name, pairs, number(value))
+	}
+	return lines.Err()
+}
+
+// upWindow is in what time the samples of up are counted.
+const upWindow = 5 * time.Minute
+
+// readIntervals reads how often each job is scraped. A target that misses some scrapes
+// seems to be scraped more seldom, by less than what lies between usual intervals.
+func (p *Pool) readIntervals(ctx context.Context, s *Server, h *querylimit.Head) error {
+	var data struct {
+		Result []struct {
+			Metric struct{ Job string }
+			Value  [2]any
+		}
+	}
+	query := url.Values{"query": {fmt.Sprintf("max by (job) (count_over_time(up[%s]))", upWindow)}}
+	if err := p.decode(ctx, s, "query", query, &data); err != nil {
+		return err
+	}
+	h.Intervals = map[string]time.Duration{}
+	for _, r := range data.Result {
+		text, _ := r.Value[1].(string)
+		if n := number(text); n > 2 { // With fewer, it has hardly begun.
+			h.Intervals[r.Metric.Job] = cmp.Or(usualBelow(upWindow/time.Duration(n)), h.Interval)
+		}
+	}
+	return nil
+}
+
+// usualBelow returns the longest interval people use that is not longer than d.
+func usualBelow(d time.Duration) (usual time.Duration) {
+	for _, seconds := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60, 120} {
+		if seconds*time.Second <= d {
+			usual = seconds * time.Second
+		}
+	}
+	return usual
+}

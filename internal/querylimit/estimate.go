@@ -1,0 +1,397 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Estimate is what a request makes a server do, before it does it. It bounds what
+// the server would say of a query afterwards with stats=all, but for native
+// histograms, which count as more samples than one.
+type Estimate struct {
+	// Series are those that selectors read: seriesTouched.
+	Series float64
+	// Held are the samples that are in memory at once: peakSamples.
+	Held float64
+	// Answer are the samples of the answer, which are in memory as text, too.
+	Answer float64
+	// Read are the samples that it goes through, again in each window: samplesRead or
+	// more.
+	Read float64
+	// Older is set if the query reads from before the head, where there may be series
+	// that the server does not tell of.
+	Older bool
+
+	first, last float64 // of the moments of which samples are read, in milliseconds
+}
+
+// textOfSample is how many samples the text of one takes the place of, and readsOfSample
+// how many the server goes through for what one in memory costs it.
+const (
+	textOfSample  = 3
+	readsOfSample = 250
+)
+
+// samples is what the limit of that name bounds.
+func (e *Estimate) samples() float64 {
+	return max(e.Held+textOfSample*e.Answer, e.Read/readsOfSample)
+}
+
+// Estimate returns what a request costs. The queries are those that Judge parsed of it;
+// ok is false if it reads no series, or nobody knows what.
+func (r *Request) Estimate(queries []*Query, now time.Time) (e Estimate, ok bool) {
+	a := r.asked(queries, now)
+	return a.estimate()
+}
+
+// estimate returns what a request costs; ok is false if it reads no series, or if
+// nobody knows what it reads.
+func (a *asked) estimate() (e Estimate, ok bool) {
+	if a.estimated != nil {
+		return *a.estimated, true
+	}
+	switch run := a.run(); {
+	case run != nil && run.unknown == nil:
+		e = run.estimate(a.head, a.limit)
+	case a.head != nil && (a.endpoint == "series" || a.endpoint == EndpointFederate || a.endpoint == EndpointRead):
+		e = a.estimateSelectors()
+	default:
+		return e, false
+	}
+	a.estimated = &e
+	return e, true
+}
+
+// estimateSelectors is estimate of what reads series as they stand.
+func (a *asked) estimateSelectors() (e Estimate) {
+	for i, q := range a.queries {
+		series := q.bounds(a.head)[0]
+		e.Series += series
+		switch a.endpoint {
+		case EndpointFederate:
+			e.Answer += series
+		case EndpointRead:
+			ms := q.selectors[0]
+			e.Answer += series * (1 + float64(between(a.windows[i].Start.UnixMilli(), a.windows[i].End.UnixMilli()))/float64(a.head.interval(ms)))
+		}
+	}
+	if a.endpoint == "series" && a.limit > 0 {
+		e.Series = min(e.Series, float64(a.limit))
+	}
+	e.Read = e.Answer
+	return e
+}
+
+// bounds is how many series each selector has at most, in the order in which they are
+// evaluated; it is worked out once for each state of the server.
+func (q *Query) bounds(h *Head) []float64 {
+	known := q.known.Load()
+	if known == nil || known.head != h {
+		known = &knownBounds{head: h, series: make([]float64, len(q.selectors))}
+		for i := range q.selectors {
+			known.series[i] = 1
+			if h != nil {
+				known.series[i] = h.bound(q.selectors[i])
+			}
+		}
+		q.known.Store(known)
+	}
+	return known.series
+}
+
+// knownBounds remembers bounds.
+type knownBounds struct {
+	head   *Head
+	series []float64
+}
+
+func (q *evaluated) estimate(h *Head, limit int) Estimate {
+	expr := q.Query.expr
+	if q.dynamic {
+		var err error
+		if expr, err = q.resolve(); err != nil {
+			return Estimate{} // The server does not evaluate it either.
+		}
+	}
+	x := estimator{head: h, bounds: q.bounds(h), lookback: milliseconds(q.at.lookback()), subqueryStep: q.at.subqueryStep()}
+	x.first, x.last = math.Inf(1), math.Inf(-1)
+	start := float64(timestamp.FromTime(q.at.Start))
+	length := max(q.at.length(), 0)
+	g := grid{start, start + length, max(milliseconds(q.at.Step), length/maxSteps, 1)}
+	out := x.eval(expr, g)
+	if limit > 0 && out.now > float64(limit) {
+		out.now = float64(limit)
+	}
+	x.Held = out.peak
+	x.Answer = out.now * g.steps()
+	if expr.Type() == parser.ValueTypeMatrix {
+		x.Answer = out.held
+	}
+	return x.Estimate
+}
+
+// maxSteps is more than any server evaluates of a range query.
+const maxSteps = 30_000
+
+// grid are the moments for which an expression is evaluated, in milliseconds.
+type grid struct{ start, end, step float64 }
+
+func (g grid) steps() float64 { return math.Floor((g.end-g.start)/g.step) + 1 }
+
+// after returns how many moments of a grid are not before a time.
+func (g grid) after(t float64) float64 {
+	return min(max(math.Floor((g.end-t)/g.step)+1, 0), g.steps())
+}
+
+// estimator follows Prometheus's engine through an expression.
+type estimator struct {
+	Estimate
+
+	head         *Head
+	bounds       []float64 // of the selectors that were not evaluated yet
+	lookback     float64   // in milliseconds
+	subqueryStep time.Duration
+}
+
+// result is what the engine has of an expression.
+type result struct {
+	// series has all of a range query, now those of one moment at most.
+	series, now float64
+	// held are the samples in memory afterwards, and peak on the way there.
+	held, peak float64
+	// renamed is set if series have labels that those of the server have not.
+	renamed bool
+}
+
+// then returns the result of an operator over r.
+func (r result) then(series, now float64, g grid) result {
+	out := result{series: series, now: now, held: series * g.steps(), renamed: r.renamed}
+	out.peak = max(r.peak, r.held+out.held)
+	return out
+}
+
+// stepwise is then of an operator that gathers what there is at each moment.
+func (r result) stepwise(series, now float64, g grid) result {
+	out := r.then(series, now, g)
+	out.peak += r.now
+	return out
+}
+
+// beside returns what is in memory once both are evaluated.
+func (r result) beside(o result) result {
+	return result{r.series + o.series, r.now + o.now, r.held + o.held, max(r.peak, r.held+o.peak), r.renamed || o.renamed}
+}
+
+func (x *estimator) eval(expr parser.Expr, g grid) result {
+	switch n := expr.(type) {
+	case *parser.VectorSelector:
+		r, _ := x.selector(n, g, 0)
+		return r
+	case *parser.MatrixSelector:
+		r, samples := x.selector(n.VectorSelector.(*parser.VectorSelector), g, n.Range)
+		r.held *= samples
+		r.peak = r.held
+		return r
+	case *parser.SubqueryExpr:
+		r, _ := x.subquery(n, g)
+		return r
+	case *parser.ParenExpr:
+		return x.eval(n.Expr, g)
+	case *parser.UnaryExpr:
+		return x.eval(n.Expr, g)
+	case *parser.StepInvariantExpr: // Of an expression that is resolved for its times.
+		r := x.eval(n.Expr, grid{g.start, g.start, g.step})
+		return r.then(r.series, r.now, g)
+	case *parser.Call:
+		return x.call(n, g)
+	case *parser.AggregateExpr:
+		return x.aggregation(n, g)
+	case *parser.BinaryExpr:
+		return x.binary(n, g)
+	case *parser.StringLiteral:
+		return result{}
+	}
+	return result{}.then(1, 1, g) // a number
+}
+
+// selector is a selector of so much time before each moment, 0 being an instant. It
+// returns how many samples of a series that has at most, too.
+func (x *estimator) selector(n *parser.VectorSelector, g grid, window time.Duration) (r result, samples float64) {
+	series := x.bounds[0]
+	x.bounds = x.bounds[1:]
+	x.Series += series
+	steps, samples := x.reach(n, g, window)
+	x.Read += series * samples * steps
+	r = result{series: series, now: series, held: series * steps}
+	r.peak = r.held + samples
+	return r, samples
+}
+
+// reach returns for how many moments there can be samples, and how many in a window.
+func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration) (steps, samples float64) {
+	at, offset, back, ahead := g, milliseconds(n.OriginalOffset), milliseconds(window), 0.0
+	if n.Timestamp != nil {
+		at.start, at.end = float64(*n.Timestamp), float64(*n.Timestamp)
+	}
+	if window == 0 || n.Anchored || n.Smoothed {
+		back += x.lookback
+	}
+	if n.Smoothed {
+		ahead = x.lookback
+	}
+	first := at.start - offset - back + 1 // Ranges are open to the left.
+	x.first, x.last = min(x.first, first), max(x.last, at.end-offset+ahead)
+	if x.head == nil {
+		return g.steps(), 1
+	}
+	x.Older = x.Older || first < float64(x.head.Since.UnixMilli())
+	steps = at.after(float64(x.head.Oldest.UnixMilli()) + offset - ahead)
+	if n.Timestamp != nil {
+		steps *= g.steps()
+	}
+	if samples = 1; window > 0 {
+		samples += math.Floor((back + ahead) / milliseconds(x.head.interval(n.LabelMatchers)))
+	}
+	return steps, samples
+}
+
+// subquery returns what is in memory of a subquery, and how many of its steps are in
+// one window.
+func (x *estimator) subquery(n *parser.SubqueryExpr, g grid) (r result, samples float64) {
+	step := n.Step
+	if step <= 0 {
+		step = x.subqueryStep
+	}
+	if n.Timestamp != nil {
+		g.start, g.end = float64(*n.Timestamp), float64(*n.Timestamp)
+	}
+	offset, reach := milliseconds(n.OriginalOffset), milliseconds(n.Range)
+	inner := grid{g.start - offset - reach, g.end - offset, milliseconds(step)}
+	r = x.eval(n.Expr, inner)
+	return r, reach/inner.step + 1
+}
+
+func (x *estimator) call(n *parser.Call, g grid) result {
+	var in result
+	ranged := false
+	for _, arg := range n.Args {
+		switch arg := bare(arg).(type) {
+		case *parser.MatrixSelector:
+			ranged = true
+			r, _ := x.selector(arg.VectorSelector.(*parser.VectorSelector), g, arg.Range)
+			in = in.beside(r)
+		case *parser.SubqueryExpr:
+			r, samples := x.subquery(arg, g)
+			x.Read += r.series * samples * g.steps()
+			out := r.then(r.series, r.series, g)
+			out.peak += samples
+			in = in.beside(out)
+			ranged = true
+		default:
+			in = in.beside(x.eval(arg, g))
+		}
+	}
+	switch n.Func.Name {
+	case "absent", "absent_over_time", "scalar", "vector", "time", "pi":
+		return in.stepwise(1, 1, g)
+	case "label_replace", "label_join":
+		in.renamed = true
+		return in
+	case "info":
+		if len(n.Args) == 1 && x.head != nil {
+			x.Series += float64(x.head.count(labels.MetricName, "target_info"))
+		}
+		in.renamed = true
+	}
+	if ranged {
+		return in
+	}
+	return in.stepwise(max(in.series, 1), max(in.now, 1), g)
+}
+
+// bare takes parentheses off, and what says that an expression is evaluated once.
+func bare(expr parser.Expr) parser.Expr {
+	for {
+		switch n := expr.(type) {
+		case *parser.ParenExpr:
+			expr = n.Expr
+		case *parser.StepInvariantExpr:
+			switch n.Expr.(type) {
+			case *parser.MatrixSelector, *parser.SubqueryExpr:
+				expr = n.Expr
+			default:
+				return expr
+			}
+		default:
+			return expr
+		}
+	}
+}
+
+func (x *estimator) aggregation(n *parser.AggregateExpr, g grid) result {
+	in := x.eval(n.Expr, g)
+	if n.Param != nil {
+		in = x.eval(n.Param, g).beside(in)
+	}
+	groups := in.series
+	if !n.Without {
+		groups = 1
+		for _, label := range n.Grouping {
+			if x.head == nil || in.renamed {
+				groups = in.series
+				break
+			}
+			groups *= x.head.values(label)
+		}
+		groups = min(groups, in.series)
+	}
+	switch n.Op {
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
+		now := min(in.now, groups*literal(n.Param))
+		return in.then(min(in.series, now*g.steps()), now, g)
+	case parser.LIMIT_RATIO:
+		return in.then(in.series, in.now, g)
+	case parser.COUNT_VALUES: // Each value that there ever is makes a series.
+		in.renamed = true
+		return in.stepwise(in.series*g.steps(), in.now, g)
+	}
+	return in.then(groups, groups, g)
+}
+
+// literal returns the value of a number, or +Inf if it is computed.
+func literal(e parser.Expr) float64 {
+	switch n := bare(e).(type) {
+	case *parser.StepInvariantExpr:
+		return literal(n.Expr)
+	case *parser.NumberLiteral:
+		if n.Val < math.MaxInt32 { // Nor NaN.
+			return max(n.Val, 0)
+		}
+	}
+	return math.Inf(1)
+}
+
+func (x *estimator) binary(n *parser.BinaryExpr, g grid) result {
+	l, r := x.eval(n.LHS, g), x.eval(n.RHS, g)
+	both := l.beside(r)
+	if n.VectorMatching == nil { // One side is a number at least.
+		return both.stepwise(max(l.series, r.series), max(l.now, r.now), g)
+	}
+	m := n.VectorMatching
+	switch {
+	case n.Op == parser.LOR || m.FillValues.LHS != nil || m.FillValues.RHS != nil:
+		return both.stepwise(both.series, both.now, g)
+	case n.Op == parser.LAND || n.Op == parser.LUNLESS || m.Card == parser.CardManyToOne:
+		return both.stepwise(l.series, l.now, g)
+	case m.Card == parser.CardOneToMany:
+		return both.stepwise(r.series, r.now, g)
+	}
+	return both.stepwise(min(l.series, r.series), min(l.now, r.now), g)
+}

@@ -1,0 +1,120 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// Head is what a server says of the series that it takes samples in for. It is
+// immutable.
+type Head struct {
+	// Series is how many there are.
+	Series int
+	// Counts is how many have a value of a label. Of what it does not list, a metric
+	// has UnlistedMetric series at most, and a value of another label UnlistedValue.
+	Counts                        map[string]map[string]int
+	UnlistedMetric, UnlistedValue int
+	// Values is how many values a label has.
+	Values map[string]int
+	// Since is when the head begins, and Oldest the first sample that the server has.
+	Since, Oldest time.Time
+	// Intervals is the time between two samples of each job that is scraped, and
+	// Interval the shortest.
+	Intervals map[string]time.Duration
+	Interval  time.Duration
+	// Memory is how much the server may take, in bytes; 0 if it does not tell.
+	Memory int64
+}
+
+// What a server takes for what it holds for a query, in bytes, as measured; see
+// docs/limits/series.md. A quarter of its memory is what one query may have.
+const (
+	bytesPerSeries  = 3 << 10
+	bytesPerSample  = 24
+	sharePerQuery   = 4
+	leastMemory     = 512 << 20
+	unknownMemory   = 4 << 30
+	samplesOfSeries = 200_000 // where nobody knows how many series there are
+)
+
+// share returns how many things of so many bytes a query may have.
+func (h *Head) share(bytes int64) int {
+	memory := h.Memory
+	if memory == 0 {
+		memory = unknownMemory
+	}
+	return int(max(memory, leastMemory) / sharePerQuery / bytes)
+}
+
+// bound returns how many series of the head a selector has at most.
+func (h *Head) bound(ms []*labels.Matcher) float64 {
+	least := h.Series
+	for _, m := range ms {
+		if n, ok := h.boundOf(m); ok {
+			least = min(least, n)
+		}
+	}
+	return float64(least)
+}
+
+// boundOf returns how many series one matcher leaves at most; ok is false if it
+// bounds nothing: what it matches cannot be looked up, or nearly all have it.
+func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
+	switch {
+	case m.Matches("") && m.Name != labels.MetricName: // Every series has a name.
+		return 0, false
+	case m.Type == labels.MatchEqual:
+		return h.count(m.Name, m.Value), true
+	case m.Type == labels.MatchRegexp && len(m.SetMatches()) > 0:
+		for _, value := range m.SetMatches() {
+			n += h.count(m.Name, value)
+		}
+		return n, true
+	case m.Name == labels.MetricName:
+		unlisted := h.Series
+		for name, series := range h.Counts[labels.MetricName] {
+			unlisted -= series
+			if m.Matches(name) {
+				n += series
+			}
+		}
+		if h.UnlistedMetric > 0 {
+			n += max(unlisted, 0)
+		}
+		return n, true
+	}
+	return 0, false
+}
+
+func (h *Head) count(label, value string) int {
+	if n, ok := h.Counts[label][value]; ok {
+		return n
+	}
+	if label == labels.MetricName {
+		return h.UnlistedMetric
+	}
+	return h.UnlistedValue
+}
+
+// values returns how many values a label has at most, none being one of them.
+func (h *Head) values(label string) float64 {
+	if n, ok := h.Values[label]; ok {
+		return float64(n + 1)
+	}
+	return math.Inf(1)
+}
+
+// interval returns the time between two samples of a series at least.
+func (h *Head) interval(ms []*labels.Matcher) time.Duration {
+	for _, m := range ms {
+		if d, ok := h.Intervals[m.Value]; ok && m.Type == labels.MatchEqual && m.Name == "job" {
+			return d
+		}
+	}
+	return h.Interval
+}

@@ -1,0 +1,55 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testHead() *Head {
+	return &Head{
+		Series: 10_000,
+		Counts: map[string]map[string]int{
+			"__name__": {"up": 20, "x": 10, "node_cpu_seconds_total": 4000, "node_load1": 50},
+			"job":      {"api": 100, "node": 5000},
+			"mode":     {"idle": 500},
+		},
+		UnlistedMetric: 0, UnlistedValue: 30,
+		Values: map[string]int{"job": 2, "mode": 8, "pod": 3000},
+		Since:  testNow.Add(-2 * time.Hour), Oldest: testNow.Add(-20 * day),
+		Intervals: map[string]time.Duration{"api": 15 * time.Second, "node": time.Minute}, Interval: 15 * time.Second,
+		Memory: 2 << 30,
+	}
+}
+
+func TestSelectorHasNoMoreSeriesThanTheScarcestOfItsMatchers(t *testing.T) {
+	h := testHead()
+	for selector, want := range map[string]float64{
+		`up`:                              20,
+		`absent_metric`:                   0,
+		`{job="api"}`:                     100,
+		`{job="other"}`:                   30,
+		`up{job="api"}`:                   20,
+		`{job=~"api|node"}`:               5100,
+		`{job=~"api|other"}`:              130,
+		`{job=~"api|"}`:                   10_000, // of series without the label, too
+		`{job=~"a.*"}`:                    10_000,
+		`{job!="api"}`:                    10_000,
+		`{job=""}`:                        10_000,
+		`{job!~"a.*",mode="idle"}`:        500,
+		`{__name__=~"node_.*"}`:           4050,
+		`{__name__=~"node_.*",job="api"}`: 100,
+		`{__name__!~"node_.*"}`:           30,
+		`{__name__!="up"}`:                4060,
+		`{le!=""}`:                        10_000,
+	} {
+		require.Equal(t, want, h.bound(parseSelector(t, selector)), selector)
+	}
+	h.UnlistedMetric = 7
+	require.Equal(t, 7.0, h.bound(parseSelector(t, `absent_metric`)))
+	require.Equal(t, 4050+10_000-4080.0, h.bound(parseSelector(t, `{__name__=~"node_.*"}`)), "what is not listed may match")
+}

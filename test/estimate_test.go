@@ -1,0 +1,200 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/proxy/upstream"
+	"github.com/promguard/promguard/internal/querylimit"
+)
+
+// stock starts upstream's own Prometheus on a data directory.
+func stock(t *testing.T, data string, flags ...string) *server {
+	t.Helper()
+	return prometheusOf(t, "stock/prometheus", data, emptyConfig, flags...)
+}
+
+// headOf is what a proxy knows of a server.
+func headOf(t *testing.T, s *server) *querylimit.Head {
+	t.Helper()
+	root, err := url.Parse(s.url)
+	require.NoError(t, err)
+	p := upstream.NewPool(upstream.Options{
+		URLs: []*url.URL{root}, Probe: upstream.ProbeWarn, Transport: http.DefaultTransport,
+		Registerer: client.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, p.Check(t.Context()))
+	require.NotNil(t, p.Head())
+	return p.Head()
+}
+
+// told is what a server says of a query with stats=all.
+type told struct{ SeriesTouched, PeakSamples, SamplesRead float64 }
+
+func stats(t *testing.T, s *server, r *querylimit.Request) (told, bool) {
+	t.Helper()
+	form := url.Values{"query": r.Texts, "stats": {"all"}, "time": {secondsText(r.End)}}
+	if r.Step > 0 {
+		form = url.Values{"query": r.Texts, "stats": {"all"}, "start": {secondsText(r.Start)}, "end": {secondsText(r.End)}, "step": {r.Step.String()}}
+	}
+	a := post(t, s.url+"/api/v1/"+r.Endpoint.Name, form.Encode())
+	var body struct {
+		Data struct{ Stats struct{ Samples told } }
+	}
+	if a.code != http.StatusOK {
+		return told{}, false // It joins many with many, or the like.
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &body))
+	return body.Data.Stats.Samples, true
+}
+
+func secondsText(at time.Time) string {
+	return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)
+}
+
+// dashboards returns what dashboards, alerts and rules of kube-prometheus ask.
+func dashboards(t *testing.T) []string {
+	t.Helper()
+	var list []struct{ Expr string }
+	text, err := os.ReadFile("../../shared/kube-prometheus/expressions.json") // If it is beside the repository.
+	if err == nil {
+		require.NoError(t, json.Unmarshal(text, &list))
+	} else {
+		text, err = os.ReadFile("../bench/oomstorm/internal/scenario/expressions.yaml")
+		require.NoError(t, err)
+		require.NoError(t, yaml.Unmarshal(text, &list))
+	}
+	variable := regexp.MustCompile(`=~?"VARX"`)
+	var out []string
+	for _, e := range list {
+		expr := variable.ReplaceAllString(e.Expr, `=~".*"`)
+		out = append(out, strings.ReplaceAll(expr, "VARX", "5m"))
+	}
+	return out
+}
+
+// drawn returns random expressions over the metrics and labels that a server has.
+func drawn(h *querylimit.Head, n int) []string {
+	rng := rand.New(rand.NewPCG(19, 20))
+	var metrics, pairs []string
+	for label, values := range h.Counts {
+		for value := range values {
+			switch {
+			case label == "__name__":
+				metrics = append(metrics, value)
+			case label != "":
+				pairs = append(pairs, fmt.Sprintf("%s=%q", label, value), fmt.Sprintf("%s=~%q", label, regexp.QuoteMeta(value)+"|other"), fmt.Sprintf("%s!=%q", label, value))
+			}
+		}
+	}
+	slices.Sort(metrics)
+	slices.Sort(pairs)
+	one := func(list []string) string { return list[rng.IntN(len(list))] }
+	selector := func() string {
+		return one(metrics) + one([]string{"", "", "{" + one(pairs) + "}", "{" + one(pairs) + "," + one(pairs) + "}"}) + "%s" + one([]string{"", "", "", " offset 1m", " @ end()", " @ start()"})
+	}
+	var vector func(depth int) string
+	vector = func(depth int) string {
+		if depth == 0 {
+			return fmt.Sprintf(selector(), "")
+		}
+		in := func() string { return vector(depth - 1) }
+		switch rng.IntN(12) {
+		case 0, 1:
+			return one([]string{"rate", "increase", "max_over_time", "last_over_time", "absent_over_time", "present_over_time"}) + "(" + fmt.Sprintf(selector(), one([]string{"[1m]", "[2m]", "[5m]"})) + ")"
+		case 2, 3:
+			return one([]string{"sum", "count", "max", "group"}) + one([]string{"", " by (job)", " by (namespace, pod)", " without (instance)", " by (absent)"}) + "(" + in() + ")"
+		case 4:
+			return one([]string{"topk", "bottomk", "limitk"}) + "(" + one([]string{"1", "3", "10000"}) + "," + in() + ")"
+		case 5:
+			return "max_over_time((" + in() + ")[2m:" + one([]string{"", "15s", "7s"}) + "]" + one([]string{"", " offset 30s", " @ end()"}) + ")"
+		case 6:
+			return "(" + in() + ") " + one([]string{"or", "and", "unless", "or on(job)", "and on()"}) + " (" + in() + ")"
+		case 7:
+			return "(" + in() + ") " + one([]string{"+", "*", ">", "== bool"}) + " " + one([]string{"", "on(instance) group_left ", "ignoring(job) group_right "}) + "(" + in() + ")"
+		case 8:
+			return one([]string{"abs", "ceil", "timestamp", "sort", "-", "absent", "histogram_sum"}) + "(" + in() + ")"
+		case 9:
+			return `label_replace(` + in() + `, "job", "$1", "instance", "(.*)")`
+		case 10:
+			return `count_values("value", ` + in() + ")"
+		}
+		return "(" + in() + ") * scalar(" + in() + ")"
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = vector(rng.IntN(4))
+	}
+	return list
+}
+
+// TestEstimatesBoundWhatStockPrometheusSays asks stock Prometheus what queries turned
+// out to cost.
+func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
+	s := stock(t, clusterData(t))
+	h := headOf(t, s)
+	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))
+	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: querylimit.DefaultOptions()})
+	require.NoError(t, err)
+	analyzer := querylimit.NewAnalyzer(32 << 20)
+	var factors [3][]float64
+	refused, asked := 0, 0
+	shipped := dashboards(t)
+	for i, text := range slices.Concat(shipped, drawn(h, 1000)) {
+		instant := querylimit.Request{Endpoint: querylimit.FindEndpoint("query"), Texts: []string{text}, Start: end, End: end, Given: true, Limit: -1, Head: h}
+		ranged := instant
+		ranged.Endpoint, ranged.Start, ranged.Step = querylimit.FindEndpoint("query_range"), end.Add(-time.Minute), 7*time.Second
+		for _, r := range []*querylimit.Request{&instant, &ranged} {
+			v, err := rules.Judge(analyzer, r, time.Now())
+			if err != nil || v.Queries == nil {
+				continue
+			}
+			if v.Refusals.Err() != nil && i < len(shipped) {
+				refused++
+				t.Log(v.Refusals.Err())
+			}
+			e, ok := r.Estimate(v.Queries, time.Now())
+			require.True(t, ok, text)
+			truth, ok := stats(t, s, r)
+			if !ok {
+				continue
+			}
+			asked++
+			for j, of := range [][2]float64{{e.Series, truth.SeriesTouched}, {e.Held, truth.PeakSamples}, {e.Read, truth.SamplesRead}} {
+				require.GreaterOrEqual(t, of[0], of[1], "%s: %s: %+v, and it is %+v", r.Endpoint.Name, text, e, truth)
+				if i < len(shipped) && truth.SeriesTouched > 0 && of[1] > 0 {
+					factors[j] = append(factors[j], of[0]/of[1])
+				}
+			}
+		}
+	}
+	require.Zero(t, refused)
+	require.Greater(t, asked, 1000)
+	for j, name := range []string{"series", "held", "read"} {
+		f := factors[j]
+		slices.Sort(f)
+		within := func(most float64) float64 { n, _ := slices.BinarySearch(f, most); return float64(n) / float64(len(f)) }
+		t.Logf("%s of %d: median %.2f, p90 %.2f, within 2 %.3f, within 10 %.3f", name, len(f), f[len(f)/2], f[len(f)*9/10], within(2.001), within(10.001))
+		if j < 2 { // What is read is counted again in each window.
+			require.Greater(t, within(10.001), 0.9, name)
+		}
+	}
+}
