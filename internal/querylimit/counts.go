@@ -48,13 +48,7 @@ var counts = [...]Count{
 	countRegexSize:      textCount(LimitRegexSize, &promqltext.RegexSize, func(o *Options) *Bound { return &o.RegexSize }, func(c *promqltext.Cost) int { return c.RegexSize }),
 	countExprDepth: {
 		Name: LimitExprDepth, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
-		seen: func(a *asked) (int, bool) {
-			most := 0
-			for _, q := range a.queries {
-				most = max(most, q.depth)
-			}
-			return most, len(a.queries) > 0
-		},
+		seen: mostOf(func(q *Query) int { return q.depth }),
 		what: "PromQL that nests ", unit: "levels deep",
 		do: "Move inner parts into recording rules.",
 	},
@@ -114,6 +108,17 @@ func (c *Count) Validate(n int) error {
 		return fmt.Errorf("%s is %d: use %d to %d", c.Name, n, c.Min, c.Ceiling)
 	}
 	return nil
+}
+
+// mostOf sees the query that has most.
+func mostOf(of func(*Query) int) func(*asked) (int, bool) {
+	return func(a *asked) (int, bool) {
+		most := 0
+		for _, q := range a.queries {
+			most = max(most, of(q))
+		}
+		return most, len(a.queries) > 0
+	}
 }
 
 func (c *Count) name() string { return c.Name }
