@@ -38,13 +38,7 @@ const policy = `
 limits:
   range: {mode: enforce}
   oldest: {mode: enforce, max: 36500d}
-  points: {mode: enforce}
-  min_step: {mode: enforce}
-  vector_matching: {mode: enforce}
-  count_values: {mode: enforce}
-  topk: {mode: enforce}
   metadata_range: {mode: enforce}
-  results: {mode: enforce, query: {default: 1000, max: 10000}}
   response_bytes:
     mode: enforce
     query: {max: 17179869184, truncate: false}

@@ -358,8 +358,11 @@ func (x *estimator) aggregation(n *parser.AggregateExpr, g grid) result {
 		return in.then(min(in.series, now*g.steps()), now, g)
 	case parser.LIMIT_RATIO:
 		return in.then(in.series, in.now, g)
-	case parser.COUNT_VALUES: // Each value that there ever is makes a series.
+	case parser.COUNT_VALUES: // Each value that there ever is makes a series, with room for all steps.
 		in.renamed = true
+		if x.head == nil { // A single series most often has one.
+			return in.stepwise(in.series, in.now, g)
+		}
 		return in.stepwise(in.series*g.steps(), in.now, g)
 	}
 	return in.then(groups, groups, g)
