@@ -101,10 +101,10 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 	waiting := panelsOfTheBinaries(t)
 	for deadline := time.Now().Add(time.Minute); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 		sendWrite(t, p.url, "kubernetes_feature_enabled")
-		get(t, g.url+`/api/v1/series?match[]={le!=""}`)   // Refused.
+		get(t, g.url+`/api/v1/series?match[]={le!=""}`)  // Refused.
 		get(t, g.url+`/api/v1/query?query=rate(up[2h])`) // Beyond a limit that is observed.
-		get(t, g.url+`/api/v1/labels`)                    // Given a start.
-		get(t, p.url+`/api/v1/labels`)                    // Truncated.
+		get(t, g.url+`/api/v1/labels`)                   // Given a start.
+		get(t, p.url+`/api/v1/labels`)                   // Truncated.
 		post(t, p.url+"/api/v1/query", "query=1"+strings.Repeat("%2B1", 10_001))
 		for panel := range waiting {
 			if waiting[panel] = askPanel(t, g.url, panel); waiting[panel] == nil {

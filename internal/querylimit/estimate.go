@@ -22,9 +22,6 @@ type Estimate struct {
 	Held float64
 	// Answer are the samples of the answer, which are in memory as text, too.
 	Answer float64
-	// Read are the samples that it goes through, again in each window: samplesRead or
-	// more.
-	Read float64
 	// Older is set if the query reads from before the head, where there may be series
 	// that the server does not tell of.
 	Older bool
@@ -32,17 +29,12 @@ type Estimate struct {
 	first, last float64 // of the moments of which samples are read, in milliseconds
 }
 
-// textOfSample is how many samples the text of one takes the place of, and readsOfSample
-// how many the server goes through for what one in memory costs it.
-const (
-	textOfSample  = 3
-	readsOfSample = 250
-)
+// sampleWithText is how many samples one takes the place of while it is written.
+const sampleWithText = 4
 
-// samples is what the limit of that name bounds.
-func (e *Estimate) samples() float64 {
-	return max(e.Held+textOfSample*e.Answer, e.Read/readsOfSample)
-}
+// samples is what the limit of that name bounds. What the answer was made of is gone
+// when it is written.
+func (e *Estimate) samples() float64 { return max(e.Held, sampleWithText*e.Answer) }
 
 // Estimate returns what a request costs. The queries are those that Judge parsed of it;
 // ok is false if it reads no series, or nobody knows what.
@@ -78,14 +70,13 @@ func (a *asked) estimateSelectors() (e Estimate) {
 		case EndpointFederate:
 			e.Answer += series
 		case EndpointRead:
-			ms := q.selectors[0]
-			e.Answer += series * (1 + float64(between(a.windows[i].Start.UnixMilli(), a.windows[i].End.UnixMilli()))/float64(a.head.interval(ms)))
+			w := a.windows[i]
+			e.Answer += series * (1 + float64(between(w.Start.UnixMilli(), w.End.UnixMilli()))/float64(a.head.Interval))
 		}
 	}
 	if a.endpoint == "series" && a.limit > 0 {
 		e.Series = min(e.Series, float64(a.limit))
 	}
-	e.Read = e.Answer
 	return e
 }
 
@@ -228,7 +219,6 @@ func (x *estimator) selector(n *parser.VectorSelector, g grid, window time.Durat
 	x.bounds = x.bounds[1:]
 	x.Series += series
 	steps, samples := x.reach(n, g, window)
-	x.Read += series * samples * steps
 	r = result{series: series, now: series, held: series * steps}
 	r.peak = r.held + samples
 	return r, samples
@@ -257,7 +247,7 @@ func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration
 		steps *= g.steps()
 	}
 	if samples = 1; window > 0 {
-		samples += math.Floor((back + ahead) / milliseconds(x.head.interval(n.LabelMatchers)))
+		samples += math.Floor((back + ahead) / milliseconds(x.head.Interval))
 	}
 	return steps, samples
 }
@@ -289,7 +279,6 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 			in = in.beside(r)
 		case *parser.SubqueryExpr:
 			r, samples := x.subquery(arg, g)
-			x.Read += r.series * samples * g.steps()
 			out := r.then(r.series, r.series, g)
 			out.peak += samples
 			in = in.beside(out)
@@ -301,6 +290,11 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 	switch n.Func.Name {
 	case "absent", "absent_over_time", "scalar", "vector", "time", "pi":
 		return in.stepwise(1, 1, g)
+	case "histogram_quantile", "histogram_fraction":
+		if of, ok := bare(n.Args[len(n.Args)-1]).(*parser.AggregateExpr); ok {
+			series := x.groups(of, in, labels.BucketLabel)
+			return in.stepwise(series, series, g)
+		}
 	case "label_replace", "label_join":
 		in.renamed = true
 		return in
@@ -340,18 +334,7 @@ func (x *estimator) aggregation(n *parser.AggregateExpr, g grid) result {
 	if n.Param != nil {
 		in = x.eval(n.Param, g).beside(in)
 	}
-	groups := in.series
-	if !n.Without {
-		groups = 1
-		for _, label := range n.Grouping {
-			if x.head == nil || in.renamed {
-				groups = in.series
-				break
-			}
-			groups *= x.head.values(label)
-		}
-		groups = min(groups, in.series)
-	}
+	groups := x.groups(n, in, "")
 	switch n.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
 		now := min(in.now, groups*literal(n.Param))
@@ -366,6 +349,21 @@ func (x *estimator) aggregation(n *parser.AggregateExpr, g grid) result {
 		return in.stepwise(in.series*g.steps(), in.now, g)
 	}
 	return in.then(groups, groups, g)
+}
+
+// groups returns how many groups an aggregation makes of what is in it, if one label is
+// left out.
+func (x *estimator) groups(n *parser.AggregateExpr, in result, without string) float64 {
+	switch {
+	case n.Without:
+		return in.series
+	case x.head == nil || in.renamed:
+		if len(n.Grouping) == 0 {
+			return min(in.series, 1)
+		}
+		return in.series
+	}
+	return x.head.groups(in.series, n.Grouping, without)
 }
 
 // literal returns the value of a number, or +Inf if it is computed.

@@ -4,7 +4,6 @@
 package querylimit
 
 import (
-	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -19,14 +18,12 @@ type Head struct {
 	// has UnlistedMetric series at most, and a value of another label UnlistedValue.
 	Counts                        map[string]map[string]int
 	UnlistedMetric, UnlistedValue int
-	// Values is how many values a label has.
+	// Values is how many values a label has, of all that there are.
 	Values map[string]int
 	// Since is when the head begins, and Oldest the first sample that the server has.
 	Since, Oldest time.Time
-	// Intervals is the time between two samples of each job that is scraped, and
-	// Interval the shortest.
-	Intervals map[string]time.Duration
-	Interval  time.Duration
+	// Interval is the shortest time between two samples of a series.
+	Interval time.Duration
 	// Memory is how much the server may take, in bytes; 0 if it does not tell.
 	Memory int64
 }
@@ -70,8 +67,8 @@ func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
 		return 0, false
 	case m.Type == labels.MatchEqual:
 		return h.count(m.Name, m.Value), true
-	case m.Type == labels.MatchRegexp && len(m.SetMatches()) > 0:
-		for _, value := range m.SetMatches() {
+	case m.Type == labels.MatchRegexp && isSet(m):
+		for _, value := range listed(m) {
 			n += h.count(m.Name, value)
 		}
 		return n, true
@@ -101,20 +98,14 @@ func (h *Head) count(label, value string) int {
 	return h.UnlistedValue
 }
 
-// values returns how many values a label has at most, none being one of them.
-func (h *Head) values(label string) float64 {
-	if n, ok := h.Values[label]; ok {
-		return float64(n + 1)
-	}
-	return math.Inf(1)
-}
-
-// interval returns the time between two samples of a series at least.
-func (h *Head) interval(ms []*labels.Matcher) time.Duration {
-	for _, m := range ms {
-		if d, ok := h.Intervals[m.Value]; ok && m.Type == labels.MatchEqual && m.Name == "job" {
-			return d
+// groups returns how many groups series make by labels at most, having none of a label
+// being a value of it, too. One label may be left out.
+func (h *Head) groups(series float64, by []string, without string) float64 {
+	groups := 1.0
+	for _, label := range by {
+		if label != without {
+			groups *= float64(h.Values[label] + 1)
 		}
 	}
-	return h.Interval
+	return min(groups, series)
 }

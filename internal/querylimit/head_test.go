@@ -21,8 +21,8 @@ func testHead() *Head {
 		UnlistedMetric: 0, UnlistedValue: 30,
 		Values: map[string]int{"job": 2, "mode": 8, "pod": 3000},
 		Since:  testNow.Add(-2 * time.Hour), Oldest: testNow.Add(-20 * day),
-		Intervals: map[string]time.Duration{"api": 15 * time.Second, "node": time.Minute}, Interval: 15 * time.Second,
-		Memory: 2 << 30,
+		Interval: 15 * time.Second,
+		Memory:   2 << 30,
 	}
 }
 

@@ -131,51 +131,69 @@ func narrows(m *labels.Matcher) bool {
 
 // isSet reports whether the regular expression matches a finite list of values,
 // as job=~"api|web" does, which Prometheus looks up one by one.
-func isSet(m *labels.Matcher) bool {
-	if len(m.SetMatches()) > 0 {
-		return true
+func isSet(m *labels.Matcher) bool { return len(listed(m)) > 0 }
+
+// listed returns the values of a regular expression that matches a finite list, or
+// nothing. Prometheus gives up at 256 values, and the list behind a Grafana variable can
+// have more. A list has no more values than it has characters; what stands for more is a
+// pattern.
+func listed(m *labels.Matcher) []string {
+	if set := m.SetMatches(); len(set) > 0 {
+		return set
 	}
-	// Prometheus gives up at 256 values, and the list behind a Grafana variable
-	// can have more. A list has no more values than it has characters; what
-	// stands for more is a pattern.
 	re, err := syntax.Parse(m.Value, syntax.Perl|syntax.DotNL)
-	return err == nil && setSize(re, len(m.Value)) <= len(m.Value)
+	if err != nil {
+		return nil
+	}
+	return expand(re, len(m.Value))
 }
 
-// setSize returns how many values re matches, or more than limit.
-func setSize(re *syntax.Regexp, limit int) int {
+// expand returns the values that re matches, or nothing if those are more than limit.
+func expand(re *syntax.Regexp, limit int) (list []string) {
 	switch re.Op {
-	case syntax.OpLiteral, syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
-		return 1
+	case syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
+		return []string{""}
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			list = []string{string(re.Rune)}
+		}
 	case syntax.OpCharClass:
-		n := 0
-		for i := 0; i+1 < len(re.Rune) && n <= limit; i += 2 {
-			n += int(re.Rune[i+1]-re.Rune[i]) + 1
+		for i := 0; i+1 < len(re.Rune) && len(list) <= limit; i += 2 {
+			for r := re.Rune[i]; r <= re.Rune[i+1] && len(list) <= limit; r++ {
+				list = append(list, string(r))
+			}
 		}
-		return n
 	case syntax.OpCapture:
-		return setSize(re.Sub[0], limit)
+		return expand(re.Sub[0], limit)
 	case syntax.OpQuest:
-		return 1 + setSize(re.Sub[0], limit)
+		if list = expand(re.Sub[0], limit); list != nil {
+			list = append(list, "")
+		}
 	case syntax.OpAlternate:
-		n := 0
 		for _, sub := range re.Sub {
-			if n += setSize(sub, limit); n > limit {
-				break
+			more := expand(sub, limit)
+			if list = append(list, more...); more == nil || len(list) > limit {
+				return nil
 			}
 		}
-		return n
 	case syntax.OpConcat:
-		n := 1
+		list = []string{""}
 		for _, sub := range re.Sub {
-			if n *= setSize(sub, limit); n > limit {
-				break
+			var longer []string
+			for _, end := range expand(sub, limit) {
+				for _, begin := range list {
+					longer = append(longer, begin+end)
+				}
+			}
+			if list = longer; len(list) == 0 || len(list) > limit {
+				return nil
 			}
 		}
-		return n
-	default:
-		return limit + 1
 	}
+	if len(list) > limit {
+		return nil
+	}
+	return list
 }
 
 // isPrefixed reports whether the regular expression asks for values that begin with

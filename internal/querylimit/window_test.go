@@ -69,7 +69,7 @@ func TestWindowsOfARemoteReadAreJudgedEach(t *testing.T) {
 
 func TestDefaultStepOfSubqueriesIsThatOfTheServer(t *testing.T) {
 	opts := DefaultOptions()
-	opts.Samples = Bound{ModeEnforce, 61 + 1 + 61 + 3}
+	opts.Samples = Bound{ModeEnforce, 61 + 1 + 61}
 	set, err := NewRuleset(RulesetOptions{Global: opts})
 	require.NoError(t, err)
 	for step, passes := range map[time.Duration]bool{0: true, time.Minute: true, 59 * time.Second: false} {

@@ -5,7 +5,6 @@ package upstream
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -97,10 +96,7 @@ func (p *Pool) askHead(ctx context.Context, s *Server) (*querylimit.Head, error)
 		return nil, err
 	}
 	h := status.head()
-	if err := p.readMetrics(ctx, s, h); err != nil {
-		return nil, err
-	}
-	return h, p.readIntervals(ctx, s, h)
+	return h, p.readMetrics(ctx, s, h)
 }
 
 // head returns what the lists say. One with as many entries as were asked for may have
@@ -203,40 +199,4 @@ func eachSample(r io.Reader, see func(name, pairs string, value float64)) error 
 		see(name, pairs, number(value))
 	}
 	return lines.Err()
-}
-
-// upWindow is in what time the samples of up are counted.
-const upWindow = 5 * time.Minute
-
-// readIntervals reads how often each job is scraped. A target that misses some scrapes
-// seems to be scraped more seldom, by less than what lies between usual intervals.
-func (p *Pool) readIntervals(ctx context.Context, s *Server, h *querylimit.Head) error {
-	var data struct {
-		Result []struct {
-			Metric struct{ Job string }
-			Value  [2]any
-		}
-	}
-	query := url.Values{"query": {fmt.Sprintf("max by (job) (count_over_time(up[%s]))", upWindow)}}
-	if err := p.decode(ctx, s, "query", query, &data); err != nil {
-		return err
-	}
-	h.Intervals = map[string]time.Duration{}
-	for _, r := range data.Result {
-		text, _ := r.Value[1].(string)
-		if n := number(text); n > 2 { // With fewer, it has hardly begun.
-			h.Intervals[r.Metric.Job] = cmp.Or(usualBelow(upWindow/time.Duration(n)), h.Interval)
-		}
-	}
-	return nil
-}
-
-// usualBelow returns the longest interval people use that is not longer than d.
-func usualBelow(d time.Duration) (usual time.Duration) {
-	for _, seconds := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60, 120} {
-		if seconds*time.Second <= d {
-			usual = seconds * time.Second
-		}
-	}
-	return usual
 }
