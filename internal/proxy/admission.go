@@ -38,7 +38,7 @@ func (x *exchange) admissionClass() admission.Class {
 func (p *Proxy) admitted(req *http.Request, t *trip) (*http.Response, error) {
 	start := time.Now()
 	span := t.trace.admission(t.class.String())
-	release, err := p.admission.AcquireSince(req.Context(), t.tenant, t.class, t.waitsSince)
+	release, err := p.admission.AcquireSince(req.Context(), t.tenant, t.class, t.need, t.waitsSince)
 	span.end(err)
 	sent := time.Now()
 	p.metrics.waited[t.class].Observe(sent.Sub(start).Seconds())
@@ -75,6 +75,9 @@ func (b *heldBody) Close() error {
 func (p *Proxy) shed(w *responseWriter, userAgent string, why *admission.Shed) {
 	ae := &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated, shed: true}
 	key := "admission.max"
+	if why.Room {
+		key = "the memory of the server, or admission.replicas if that is too high"
+	}
 	if why.Class != nil {
 		key = "admission.classes." + why.Class.String() + ".max"
 	}

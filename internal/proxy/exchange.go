@@ -36,6 +36,7 @@ type trip struct {
 	request *canonical.Request
 	tenant  string
 	class   admission.Class
+	need    admission.Need
 	trace   *requestTrace
 	// waitsSince says since when it waits for a permit. Without it, it begins to wait when
 	// it asks for one.

@@ -101,7 +101,16 @@ func (m *metrics) registerAdmission(reg prometheus.Registerer, c *admission.Cont
 		Help:    "How long requests waited for a permit, by class.",
 		Buckets: []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30},
 	}, []string{"class"})
-	reg.MustRegister(wait)
+	reg.MustRegister(wait,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "promguard_admission_room_bytes", Help: "Memory of the upstream server that requests may take together; 0 while it has not told."}, func() float64 {
+			room, _ := c.Room()
+			return float64(room)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "promguard_admission_taken_bytes", Help: "Memory of the upstream server that requests in flight are expected to take."}, func() float64 {
+			_, taken := c.Room()
+			return float64(taken)
+		}),
+	)
 	for _, class := range admission.Classes() {
 		m.waited[class] = wait.WithLabelValues(class.String())
 		gauge := func(name, help string, value func() float64) prometheus.Collector {

@@ -130,6 +130,7 @@ func New(o Options) *Proxy {
 	}
 	p.admission = admission.New(o.Policy.Admission)
 	p.metrics.registerAdmission(o.Registerer, p.admission)
+	p.pool.OnHead(func(h *querylimit.Head) { p.admission.SetRoom(h.Room()) })
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
 	p.reverse = p.newReverseProxy()

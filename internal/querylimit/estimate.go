@@ -36,6 +36,11 @@ const sampleWithText = 4
 // when it is written.
 func (e *Estimate) samples() float64 { return max(e.Held, sampleWithText*e.Answer) }
 
+// bytes is what the server takes for the request.
+func (e *Estimate) bytes() int64 {
+	return int64(min(bytesPerSeries*e.Series+bytesPerSample*e.samples(), math.MaxInt64/2))
+}
+
 // Estimate returns what a request costs. The queries are those that Judge parsed of it;
 // ok is false if it reads no series, or nobody knows what.
 func (r *Request) Estimate(queries []*Query, now time.Time) (e Estimate, ok bool) {

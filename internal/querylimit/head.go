@@ -24,8 +24,9 @@ type Head struct {
 	Since, Oldest time.Time
 	// Interval is the shortest time between two samples of a series.
 	Interval time.Duration
-	// Memory is how much the server may take, in bytes; 0 if it does not tell.
-	Memory int64
+	// Memory is how much the server may take, in bytes, and Resident how much it does; 0
+	// if it does not tell.
+	Memory, Resident int64
 }
 
 // What a server takes for what it holds for a query, in bytes, as measured; see
@@ -47,6 +48,10 @@ func (h *Head) share(bytes int64) int {
 	}
 	return int(max(memory, leastMemory) / sharePerQuery / bytes)
 }
+
+// Room returns how many bytes of its memory the server has for requests: what it does not
+// take, but not less than one request may have.
+func (h *Head) Room() int64 { return max(h.Memory-h.Resident, h.Memory/sharePerQuery) }
 
 // bound returns how many series of the head a selector has at most.
 func (h *Head) bound(ms []*labels.Matcher) float64 {

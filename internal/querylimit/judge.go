@@ -43,6 +43,9 @@ type Verdict struct {
 	Refusals Refusals
 	Queries  []*Query
 	Rules    []string // that match
+	// Bytes is what the request is expected to take of the server's memory; 0 if nobody
+	// knows.
+	Bytes int64
 	// SetStart, if not nil, is what the server is to be given in place of the
 	// client's.
 	SetStart *time.Time
@@ -87,6 +90,9 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 	}
 	asked := r.asked(v.Queries, now)
 	v.Refusals = append(append(v.Refusals, rs...), v.Policy.check(&asked)...)
+	if e, ok := asked.estimate(); ok && r.Head != nil {
+		v.Bytes = e.bytes()
+	}
 	if start, ok := (metadataRange{}).start(v.Policy, &asked); ok {
 		v.SetStart = &start
 	}

@@ -67,15 +67,17 @@ type Options struct {
 	// newest one of the lightest class, if its own class is heavier.
 	Queue, TenantQueue int
 	// Wait is how long a request waits at most.
-	Wait    time.Duration
-	Classes [NumClasses]ClassOptions
+	Wait time.Duration
+	// Replicas is how many share the memory of the server; at least 1.
+	Replicas int
+	Classes  [NumClasses]ClassOptions
 }
 
-// DefaultOptions returns options that admit everything but more than four of Bulk
-// at a time, with the weights of classes and the queue that apply once Max is set.
+// DefaultOptions returns options that admit all that the server has memory for but more
+// than four of Bulk at a time, with the weights of classes and the queue that apply once Max is set.
 func DefaultOptions() Options {
 	return Options{
-		Queue: 200, TenantQueue: 100, Wait: 10 * time.Second,
+		Queue: 200, TenantQueue: 100, Wait: 10 * time.Second, Replicas: 1,
 		Classes: [NumClasses]ClassOptions{Alerts: {Weight: 8}, Query: {Weight: 4}, Metadata: {Weight: 2}, Bulk: {Weight: 1, Max: 4}, Status: {Weight: 1}},
 	}
 }
@@ -84,6 +86,9 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	if o.Max < 0 || o.TenantMax < 0 || o.Queue < 0 || o.TenantQueue < 0 || o.Wait < 0 {
 		return errors.New("a bound is negative: use 0 for none, or a positive number")
+	}
+	if o.Replicas < 1 {
+		return fmt.Errorf("replicas is %d: use at least 1", o.Replicas)
 	}
 	for _, c := range Classes() {
 		if o.Classes[c].Weight < 1 || o.Classes[c].Max < 0 {
@@ -113,6 +118,9 @@ type Shed struct {
 	// Class is set, if the tenant has not, to the class that has all that it may
 	// have.
 	Class *Class
+	// Room is set if it is memory that lacks, and Who if whoever asks has half of all
+	// permits.
+	Room, Who bool
 	// Queued is set if the request has waited as long as it may; otherwise the
 	// queue was full, or the request had to make room in it.
 	Queued bool
@@ -129,22 +137,43 @@ func (r *Shed) Error() string {
 		who = "the tenant"
 	case r.Class != nil:
 		who = "the class " + r.Class.String()
+	case r.Who:
+		who = "the user or dashboard"
 	}
 	text := fmt.Sprintf("%s has %d requests in flight, which is all that may be", who, r.Limit)
+	if r.Room {
+		text = "requests in flight take the memory that the server has for them"
+	}
 	if r.Queued {
 		return text + fmt.Sprintf(", and none ended within %s", r.Waited)
 	}
 	return text + ", and the queue is full"
 }
 
+// Need is what else a request takes with its permit.
+type Need struct {
+	// Who asks, if that is known: nobody gets more than half of all permits.
+	Who string
+	// Bytes of the server's memory. Less than LightBytes is not counted, so that what
+	// is light never waits for what is not.
+	Bytes int64
+}
+
+// LightBytes is what no server is short of.
+const LightBytes = 4 << 20
+
 // Controller hands out permits. Safe for concurrent use. It starts no goroutines.
 type Controller struct {
-	mu      sync.Mutex
-	opts    Options
-	held    int
-	queued  int
-	classes [NumClasses]classState
-	tenants map[string]*tenantState // those that hold or wait for permits
+	mu   sync.Mutex
+	opts Options
+	held int
+	// room is what requests may take of the server's memory together, 0 if that is not
+	// known, and taken what they do.
+	room, taken int64
+	who         map[string]int // permits by who holds them
+	queued      int
+	classes     [NumClasses]classState
+	tenants     map[string]*tenantState // those that hold or wait for permits
 	// now is the largest passed of a class when it was served: where a class that
 	// was idle begins, so that it neither goes before all others for what it did
 	// not use, nor pays for what it used while nobody else waited.
@@ -174,6 +203,7 @@ type tenantQueue struct {
 
 type waiter struct {
 	seq  uint64
+	need Need
 	done chan struct{} // closed when the request has a permit or is shed
 	// shed is set before done is closed.
 	shed *Shed
@@ -181,7 +211,7 @@ type waiter struct {
 
 // New returns a Controller with these options, which must be valid.
 func New(opts Options) *Controller {
-	return &Controller{opts: opts, tenants: map[string]*tenantState{}}
+	return &Controller{opts: opts, tenants: map[string]*tenantState{}, who: map[string]int{}}
 }
 
 // SetOptions replaces the options, which must be valid. Permits that are held
@@ -191,6 +221,22 @@ func (c *Controller) SetOptions(opts Options) {
 	defer c.mu.Unlock()
 	c.opts = opts
 	c.grant()
+}
+
+// SetRoom says how many bytes of the server's memory requests may take together; 0 means
+// no bound. One that takes more than all has it to itself.
+func (c *Controller) SetRoom(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.room = bytes
+	c.grant()
+}
+
+// Room returns how many bytes of the server's memory requests may take, and do.
+func (c *Controller) Room() (room, taken int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.room, c.taken
 }
 
 // Usage returns how many permits of a class are held, and how many requests
@@ -204,33 +250,36 @@ func (c *Controller) Usage(class Class) (held, queued int) {
 // Acquire waits for a permit. The caller calls release once when the request is
 // over. The error is a *Shed, or that of ctx.
 func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
-	return c.AcquireSince(ctx, tenant, class, nil)
+	return c.AcquireSince(ctx, tenant, class, Need{}, nil)
 }
 
-// AcquireSince is Acquire of a request that is for several: how long it may wait counts
-// from what since returns, when the last of them came.
-func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Class, since func() time.Time) (release func(), err error) {
+// AcquireSince is Acquire of a request that needs more, or is for several: how long it may
+// wait counts from what since returns, when the last of them came.
+func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Class, need Need, since func() time.Time) (release func(), err error) {
+	if need.Bytes < LightBytes {
+		need.Bytes = 0
+	}
 	c.mu.Lock()
 	t := c.tenant(tenant)
 	// Whoever waits does not fit, or grant would have served it.
-	if c.fits(t, tenant, class) {
-		c.take(t, class)
+	if c.fits(t, tenant, class) && c.grants(class, &need) {
+		c.take(t, class, &need)
 		c.mu.Unlock()
-		return c.releaseOnce(tenant, class), nil
+		return c.releaseOnce(tenant, class, need), nil
 	}
 	if !c.makeRoom(t, class) {
-		shed := c.shed(t, tenant, class)
+		shed := c.shed(t, tenant, class, &need)
 		c.forget(tenant, t)
 		c.mu.Unlock()
 		return nil, shed
 	}
-	w := c.enqueue(t, tenant, class)
+	w := c.enqueue(t, tenant, class, need)
 	wait := c.opts.Wait
 	c.mu.Unlock()
 	if err := c.wait(ctx, w, wait, since, tenant, class); err != nil {
 		return nil, err
 	}
-	return c.releaseOnce(tenant, class), nil
+	return c.releaseOnce(tenant, class, need), nil
 }
 
 func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, since func() time.Time, tenant string, class Class) error {
@@ -260,14 +309,14 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 			return w.err()
 		}
 		if err != nil {
-			c.put(tenant, class)
+			c.put(tenant, class, &w.need)
 		}
 		return err
 	default:
 	}
 	c.dequeue(t, class, w)
 	if err == nil {
-		shed := c.shed(t, tenant, class)
+		shed := c.shed(t, tenant, class, &w.need)
 		shed.Queued, shed.Waited = true, wait
 		err = shed
 	}
@@ -322,21 +371,24 @@ func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, 
 	newest := func(q *tenantQueue) *waiter { return q.waiters[len(q.waiters)-1] }
 	q := slices.MaxFunc(queues, func(a, b *tenantQueue) int { return cmp.Compare(newest(a).seq, newest(b).seq) })
 	w, t := newest(q), c.tenants[q.name]
-	w.shed = c.shed(t, q.name, class)
+	w.shed = c.shed(t, q.name, class, &w.need)
 	c.dequeue(t, class, w)
 	close(w.done)
 	return q.name, t
 }
 
 // shed says what keeps a request out: the narrower bound, if both do.
-func (c *Controller) shed(t *tenantState, tenant string, class Class) *Shed {
+func (c *Controller) shed(t *tenantState, tenant string, class Class, need *Need) *Shed {
 	if most := c.opts.tenantMax(tenant); most > 0 && t.held >= most {
 		return &Shed{Tenant: true, Limit: most}
 	}
 	if most := c.opts.Classes[class].Max; most > 0 && c.classes[class].held >= most {
 		return &Shed{Class: &class, Limit: most}
 	}
-	return &Shed{Limit: c.opts.Max}
+	if c.opts.Max > 0 && c.held >= c.opts.Max {
+		return &Shed{Limit: c.opts.Max}
+	}
+	return &Shed{Room: !c.hasRoom(need), Who: c.hasRoom(need), Limit: c.share()}
 }
 
 func (c *Controller) tenant(name string) *tenantState {
@@ -367,15 +419,38 @@ func (c *Controller) fits(t *tenantState, tenant string, class Class) bool {
 	return most == 0 || t.held < most
 }
 
-func (c *Controller) take(t *tenantState, class Class) {
+// grants reports whether a request may have what it needs besides a permit. Alerts
+// always may.
+func (c *Controller) grants(class Class, need *Need) bool {
+	return class == Alerts || c.hasRoom(need) && (need.Who == "" || c.opts.Max < 2 || c.who[need.Who] < c.share())
+}
+
+func (c *Controller) hasRoom(need *Need) bool {
+	return need.Bytes == 0 || c.room == 0 || c.taken == 0 || c.taken+need.Bytes <= c.room/int64(max(c.opts.Replicas, 1))
+}
+
+// share is how many permits one who asks may have.
+func (c *Controller) share() int { return (c.opts.Max + 1) / 2 }
+
+func (c *Controller) take(t *tenantState, class Class, need *Need) {
+	c.taken += need.Bytes
+	if need.Who != "" {
+		c.who[need.Who]++
+	}
 	c.held++
 	c.classes[class].held++
 	t.held++
 }
 
 // put gives a permit back and grants it to who is next.
-func (c *Controller) put(tenant string, class Class) {
+func (c *Controller) put(tenant string, class Class, need *Need) {
 	t := c.tenants[tenant]
+	c.taken -= need.Bytes
+	if need.Who != "" {
+		if c.who[need.Who]--; c.who[need.Who] == 0 {
+			delete(c.who, need.Who)
+		}
+	}
 	c.held--
 	c.classes[class].held--
 	t.held--
@@ -383,15 +458,15 @@ func (c *Controller) put(tenant string, class Class) {
 	c.grant()
 }
 
-func (c *Controller) releaseOnce(tenant string, class Class) func() {
+func (c *Controller) releaseOnce(tenant string, class Class, need Need) func() {
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.put(tenant, class)
+		c.put(tenant, class, &need)
 	})
 }
 
-func (c *Controller) enqueue(t *tenantState, tenant string, class Class) *waiter {
+func (c *Controller) enqueue(t *tenantState, tenant string, class Class, need Need) *waiter {
 	s := &c.classes[class]
 	if s.queued == 0 {
 		s.passed = max(s.passed, c.now)
@@ -405,7 +480,7 @@ func (c *Controller) enqueue(t *tenantState, tenant string, class Class) *waiter
 		s.turns = append(s.turns, q)
 	}
 	c.seq++
-	w := &waiter{seq: c.seq, done: make(chan struct{})}
+	w := &waiter{seq: c.seq, need: need, done: make(chan struct{})}
 	q.waiters = append(q.waiters, w)
 	c.queued++
 	s.queued++
@@ -434,44 +509,48 @@ func (c *Controller) dequeue(t *tenantState, class Class, w *waiter) {
 	t.queued--
 }
 
-// next returns the turn of the first tenant of a class that may have a permit,
-// or -1.
-func (c *Controller) next(class Class) int {
+// next returns the request of a class that is next, and its tenant's turn, or -1. Of a
+// tenant's requests it is the first that may have what it needs, of whoever holds least.
+func (c *Controller) next(class Class) (next *waiter, turn int) {
 	for i, q := range c.classes[class].turns {
-		if c.fits(c.tenants[q.name], q.name, class) {
-			return i
+		if !c.fits(c.tenants[q.name], q.name, class) {
+			continue
+		}
+		for _, w := range q.waiters {
+			if c.grants(class, &w.need) && (next == nil || c.who[w.need.Who] < c.who[next.need.Who]) {
+				next = w
+			}
+		}
+		if next != nil {
+			return next, i
 		}
 	}
-	return -1
+	return nil, -1
 }
 
 // grant hands out all permits that can be.
 func (c *Controller) grant() {
 	for {
+		var w *waiter
 		best, turn := NumClasses, -1
 		for _, class := range Classes() {
-			if i := c.next(class); i >= 0 && (turn < 0 || c.classes[class].passed < c.classes[best].passed) {
-				best, turn = class, i
+			if next, i := c.next(class); next != nil && (w == nil || c.classes[class].passed < c.classes[best].passed) {
+				w, best, turn = next, class, i
 			}
 		}
-		if turn < 0 {
+		if w == nil {
 			return
 		}
 		s := &c.classes[best]
 		q := s.turns[turn]
-		w := q.waiters[0]
-		q.waiters = q.waiters[1:]
-		s.turns = append(s.turns[:turn], s.turns[turn+1:]...)
-		if len(q.waiters) > 0 {
-			s.turns = append(s.turns, q) // Behind the other tenants.
+		t := c.tenants[q.name]
+		c.dequeue(t, best, w)
+		if len(q.waiters) > 0 { // Behind the other tenants.
+			s.turns = append(slices.Delete(s.turns, turn, turn+1), q)
 		}
 		c.now = max(c.now, s.passed)
 		s.passed += 1 / float64(c.opts.Classes[best].Weight)
-		t := c.tenants[q.name]
-		c.queued--
-		s.queued--
-		t.queued--
-		c.take(t, best)
+		c.take(t, best, &w.need)
 		close(w.done)
 	}
 }

@@ -355,3 +355,83 @@ func BenchmarkAcquire(b *testing.B) {
 		release()
 	}
 }
+
+func TestMemoryIsReservedAndWhoFindsNoneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Wait = 5 * time.Second }))
+		acquire := func(class Class, bytes int64) (func(), time.Duration, error) {
+			start := time.Now()
+			release, err := c.AcquireSince(t.Context(), "a", class, Need{Bytes: bytes}, nil)
+			return release, time.Since(start), err
+		}
+		_, _, err := acquire(Query, 1<<40)
+		require.NoError(t, err, "nobody knows what the server has")
+		c = New(options(func(o *Options) { o.Wait = 5 * time.Second }))
+		c.SetRoom(100 << 20)
+		alone, _, err := acquire(Query, 1<<40)
+		require.NoError(t, err, "one alone always has room")
+		_, _, err = acquire(Query, LightBytes-1)
+		require.NoError(t, err, "a light one takes none")
+		_, _, err = acquire(Alerts, 50<<20)
+		require.NoError(t, err, "an alert never waits")
+		_, waited, err := acquire(Query, 10<<20)
+		require.Equal(t, 5*time.Second, waited)
+		require.EqualError(t, err, "requests in flight take the memory that the server has for them, and none ended within 5s")
+		time.AfterFunc(3*time.Second, alone)
+		second, waited, err := acquire(Query, 50<<20)
+		require.NoError(t, err, "50 MiB are the alert's")
+		require.Equal(t, 3*time.Second, waited)
+		_, _, err = acquire(Query, 10<<20)
+		require.Error(t, err)
+		second()
+		room, taken := c.Room()
+		require.Equal(t, [2]int64{100 << 20, 50 << 20}, [2]int64{room, taken})
+	})
+}
+
+func TestLightRequestDoesNotWaitBehindAHeavyOneOfItsTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max = 2 }))
+		c.SetRoom(100 << 20)
+		heavy := Need{Bytes: 80 << 20}
+		first, err := c.AcquireSince(t.Context(), "a", Query, heavy, nil)
+		require.NoError(t, err)
+		go func() {
+			if release, err := c.AcquireSince(t.Context(), "a", Query, heavy, nil); err == nil {
+				release()
+			}
+		}()
+		synctest.Wait()
+		other, err := c.Acquire(t.Context(), "b", Query)
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, other)
+		light, err := c.Acquire(t.Context(), "a", Query)
+		require.NoError(t, err)
+		light()
+		first()
+	})
+}
+
+func TestReplicasDivideTheMemory(t *testing.T) {
+	c := New(options(func(o *Options) { o.Replicas, o.Queue = 2, 0 }))
+	c.SetRoom(100 << 20)
+	_, err := c.AcquireSince(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
+	require.NoError(t, err)
+	_, err = c.AcquireSince(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
+	require.Error(t, err)
+}
+
+func TestNobodyHoldsMoreThanHalfOfAllPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(options(func(o *Options) { o.Max = 4 }))
+		acquire := func(who string) error {
+			_, err := c.AcquireSince(t.Context(), "a", Query, Need{Who: who}, nil)
+			return err
+		}
+		require.NoError(t, acquire("slow"))
+		require.NoError(t, acquire("slow"))
+		require.EqualError(t, acquire("slow"), "the user or dashboard has 2 requests in flight, which is all that may be, and none ended within 10s")
+		require.NoError(t, acquire("ann"))
+		require.NoError(t, acquire(""))
+	})
+}

@@ -256,6 +256,7 @@ func (f *file) decodeAdmission(d *decoder, n *yaml.Node) {
 		"tenant_max":   number(&f.admission.TenantMax, 0),
 		"queue":        number(&f.admission.Queue, 0),
 		"tenant_queue": number(&f.admission.TenantQueue, 0),
+		"replicas":     number(&f.admission.Replicas, 1),
 		"wait":         func(n *yaml.Node) { f.admission.Wait = d.duration(n, "not at all") },
 		"classes":      func(n *yaml.Node) { d.keys(n, classes) },
 		"collapse":     func(n *yaml.Node) { f.collapse = d.boolean(n) },

@@ -65,6 +65,7 @@ func (p *Pool) learnHead(ctx context.Context) (pause time.Duration) {
 	h, err := p.askHead(ctx, s)
 	if err == nil {
 		p.head.Store(h)
+		p.learned(h)
 		p.metrics.series.Set(float64(h.Series))
 		p.metrics.memory.Set(float64(h.Memory))
 	} else if ctx.Err() == nil {
@@ -187,6 +188,7 @@ func (p *Pool) readMetrics(ctx context.Context, s *Server, h *querylimit.Head) e
 	if h.Memory = int64(limit); limit <= 0 || limit >= math.MaxInt64 {
 		h.Memory = int64(headroom * resident)
 	}
+	h.Resident = int64(resident)
 	return err
 }
 

@@ -64,12 +64,13 @@ type Pool struct {
 	chosen   atomic.Pointer[Server]
 	assumed  atomic.Pointer[Assumptions]
 	head     atomic.Pointer[querylimit.Head]
+	learned  func(*querylimit.Head) // is told of each
 }
 
 // NewPool returns a pool. It asks nothing yet; the first server is read from
 // until more is known.
 func NewPool(o Options) *Pool {
-	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName(), returned: make(signal, 1)}
+	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName(), returned: make(signal, 1), learned: func(*querylimit.Head) {}}
 	if p.kind == "" {
 		p.kind = KindPrometheus
 	}
@@ -84,6 +85,9 @@ func NewPool(o Options) *Pool {
 	p.assume()
 	return p
 }
+
+// OnHead has learned called with each Head, before any is asked for.
+func (p *Pool) OnHead(learned func(*querylimit.Head)) { p.learned = learned }
 
 // String names the servers.
 func (p *Pool) String() string {
