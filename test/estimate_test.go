@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -245,4 +247,36 @@ func TestDashboardsPassAndHostileQueriesDoNot(t *testing.T) {
 	h.Memory /= 4
 	require.Error(t, refusal("query", "count("+most+")", 0, 0))
 	require.Error(t, refusal("series", most, time.Hour, 0))
+}
+
+func TestExplainSaysWhatAQueryCostsBeforeAServer(t *testing.T) {
+	s := stock(t, clusterData(t))
+	explain := func(more ...string) (string, error) {
+		args := append([]string{"explain", `{service="kubelet"}`, "--upstream.url=" + s.url, "--end=1767225645"}, more...)
+		out, err := exec.Command(binary(t, "promguard"), args...).CombinedOutput()
+		return string(out), err
+	}
+	out, err := explain()
+	require.NoError(t, err, out)
+	require.Regexp(t, `(?m)^series +enforce +1\d{5} +\d+ *$`, out)
+	require.Regexp(t, `(?m)^It is expected to take \d{3,}\.\d MiB of the server\.$`, out)
+
+	file := filepath.Join(t.TempDir(), "strict.yml")
+	require.NoError(t, os.WriteFile(file, []byte("limits: {samples: {max: 3000000}}\n"), 0o600))
+	out, err = explain("--config.file="+file, "--start=1767225600", "--step=1s", "--output=json")
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 1, exit.ExitCode(), out)
+	var said struct {
+		Passes   bool
+		Bytes    int64
+		Refusals []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &said), out)
+	require.False(t, said.Passes)
+	require.Greater(t, said.Bytes, int64(100<<20))
+	step := regexp.MustCompile(`^Ask for a step of (\S+), which passes`).FindStringSubmatch(said.Refusals[0])
+	require.NotNil(t, step, said.Refusals)
+	out, err = explain("--config.file="+file, "--start=1767225600", "--step="+step[1])
+	require.NoError(t, err, out)
 }

@@ -4,6 +4,9 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,16 +16,20 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
 
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/policy/dryrun"
 	"github.com/promguard/promguard/internal/proxy/config"
+	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
 type explainFlags struct {
 	query, config    string
+	upstream, output string
 	start, end, step string
 	who              querylimit.Subject
 }
@@ -31,6 +38,8 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	var f explainFlags
 	explain := app.Command("explain", "Say what each limit thinks of a query.")
 	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
+	explain.Flag("upstream.url", "Server before which the query would be asked: its series and its memory decide what it costs.").StringVar(&f.upstream)
+	explain.Flag("output", "Format: text or json.").Short('o').Default("text").EnumVar(&f.output, "text", "json")
 	explain.Flag("config.file", "Policy file; without it every limit has its default.").StringVar(&f.config)
 	explain.Flag("start", "First moment of a range query: Unix time, RFC 3339, or a duration before now such as 6h.").StringVar(&f.start)
 	explain.Flag("end", "Last moment, or that of an instant query; now by default.").StringVar(&f.end)
@@ -63,6 +72,9 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	if err != nil {
 		return cli.Misuse(err)
 	}
+	if err := f.ask(req); err != nil {
+		return err
+	}
 	analyzer := querylimit.NewAnalyzer(1 << 20)
 	v, err := c.Rules.Judge(analyzer, req, now)
 	if err != nil {
@@ -72,6 +84,16 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 		if q, _, err := analyzer.Expr(v.Policy, f.query); err == nil && q != nil {
 			v.Queries = []*querylimit.Query{q}
 		}
+	}
+	verdict, status := "passes", error(nil)
+	if v.Refusals.Err() != nil {
+		verdict, status = "is refused", cli.Exit(1)
+	}
+	if f.output == "json" {
+		return cmp.Or(json.NewEncoder(w).Encode(explanation{
+			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Bytes,
+			Limits: v.Policy.Explain(req, v.Queries, now), Refusals: v.Refusals, Rules: v.Rules,
+		}), status)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, q := range v.Queries {
@@ -92,12 +114,45 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	for _, refusal := range v.Refusals {
 		fmt.Fprintf(w, "%s: %s\n", refusal.Mode, refusal)
 	}
-	verdict, status := "passes", error(nil)
-	if v.Refusals.Err() != nil {
-		verdict, status = "is refused", cli.Exit(1)
+	if v.Bytes > 0 {
+		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(v.Bytes)/(1<<20))
 	}
 	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
 	return status
+}
+
+// explanation is what explain says in JSON.
+type explanation struct {
+	Endpoint     string               `json:"endpoint"`
+	Fingerprints []string             `json:"fingerprints"`
+	Passes       bool                 `json:"passes"`
+	Bytes        int64                `json:"bytes,omitempty"`
+	Limits       []querylimit.Finding `json:"limits"`
+	Refusals     querylimit.Refusals  `json:"refusals,omitempty"`
+	Rules        []string             `json:"rules,omitempty"`
+}
+
+// ask asks the server, if one is given, what it has.
+func (f *explainFlags) ask(req *querylimit.Request) error {
+	if f.upstream == "" {
+		return nil
+	}
+	flags := upstreamFlags{urls: []string{f.upstream}, kind: string(upstream.KindPrometheus), probe: string(upstream.ProbeWarn)}
+	o, err := flags.parse()
+	if err != nil {
+		return err
+	}
+	o.Registerer, o.Logger = prometheus.NewRegistry(), promslog.NewNopLogger()
+	p := upstream.NewPool(o)
+	if err := p.Check(context.Background()); err != nil {
+		return fmt.Errorf("--upstream.url: %w", err)
+	}
+	if req.Head = p.Head(); req.Head == nil {
+		return fmt.Errorf("--upstream.url: %s does not tell its series", f.upstream)
+	}
+	assumed := p.Assumed()
+	req.Lookback, req.SubqueryStep, req.UnknownPromQL = assumed.Lookback, assumed.SubqueryStep, assumed.UnknownPromQL
+	return nil
 }
 
 func (f *explainFlags) request(now time.Time) (*querylimit.Request, error) {

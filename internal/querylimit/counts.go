@@ -27,6 +27,9 @@ type Count struct {
 	// seen returns how many there are; ok is false if the request is of another kind.
 	seen           func(*asked) (n int, ok bool)
 	what, unit, do string
+	// offer, if not nil, returns what passes in place of the request, to be said in place
+	// of do; or "".
+	offer func(a *asked, limit int) string
 }
 
 // Indexes of counts.
@@ -75,7 +78,8 @@ var counts = [...]Count{
 			return h.share(bytesPerSample)
 		},
 		what: "a request that holds ", unit: "samples at once",
-		do: "Ask for a larger step, a shorter range or fewer series.",
+		do:    "Ask for a larger step, a shorter range or fewer series.",
+		offer: (*asked).offer,
 	},
 }
 
@@ -131,7 +135,14 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 	if !ok {
 		return nil
 	}
-	return c.refuse(p, n, c.allowed(p, a.head))
+	limit := c.allowed(p, a.head)
+	r := c.refuse(p, n, limit)
+	if r != nil && c.offer != nil {
+		if do := c.offer(a, limit); do != "" {
+			r.Remedy = do
+		}
+	}
+	return r
 }
 
 // allowed is how many a request may have before a server.

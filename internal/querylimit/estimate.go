@@ -66,6 +66,35 @@ func (a *asked) estimate() (e Estimate, ok bool) {
 	return e, true
 }
 
+// offer returns which step, or which range, makes a range query hold no more than so many
+// samples; "" if none does.
+func (a *asked) offer(limit int) string {
+	if a.reads != ReadsSteps {
+		return ""
+	}
+	passes := func(e Evaluation) bool {
+		other := *a
+		other.at, other.evaluated, other.estimated = e, nil, nil
+		estimate, _ := other.estimate()
+		return whole(estimate.samples()) <= limit
+	}
+	const most = 1 << 20 // times as little
+	for times := time.Duration(2); times <= most && float64(times*a.at.Step) < a.at.length()*float64(time.Millisecond); times *= 2 {
+		e := a.at
+		if e.Step *= times; passes(e) {
+			return "Ask for a step of " + text(e.Step) + ", which passes, for a shorter range or for fewer series."
+		}
+	}
+	for times := time.Duration(2); times <= most; times *= 2 {
+		e := a.at
+		length := e.End.Sub(e.Start) / times
+		if e.Start = e.End.Add(-length); length >= e.Step && passes(e) {
+			return "Ask for the last " + text(length.Truncate(e.Step)) + ", which pass, or for fewer series."
+		}
+	}
+	return ""
+}
+
 // estimateSelectors is estimate of what reads series as they stand.
 func (a *asked) estimateSelectors() (e Estimate) {
 	for i, q := range a.queries {
@@ -126,7 +155,7 @@ func (q *evaluated) estimate(h *Head, limit int) Estimate {
 		out.now = float64(limit)
 	}
 	x.Held = out.peak
-	x.Answer = out.now * g.steps()
+	x.Answer = out.now * out.steps
 	if expr.Type() == parser.ValueTypeMatrix {
 		x.Answer = out.held
 	}
@@ -160,6 +189,8 @@ type estimator struct {
 type result struct {
 	// series has all of a range query, now those of one moment at most.
 	series, now float64
+	// steps is for how many moments there may be any.
+	steps float64
 	// held are the samples in memory afterwards, and peak on the way there.
 	held, peak float64
 	// renamed is set if series have labels that those of the server have not.
@@ -167,22 +198,25 @@ type result struct {
 }
 
 // then returns the result of an operator over r.
-func (r result) then(series, now float64, g grid) result {
-	out := result{series: series, now: now, held: series * g.steps(), renamed: r.renamed}
+func (r result) then(series, now float64) result {
+	out := result{series: series, now: now, steps: r.steps, held: series * r.steps, renamed: r.renamed}
 	out.peak = max(r.peak, r.held+out.held)
 	return out
 }
 
 // stepwise is then of an operator that gathers what there is at each moment.
-func (r result) stepwise(series, now float64, g grid) result {
-	out := r.then(series, now, g)
+func (r result) stepwise(series, now float64) result {
+	out := r.then(series, now)
 	out.peak += r.now
 	return out
 }
 
 // beside returns what is in memory once both are evaluated.
 func (r result) beside(o result) result {
-	return result{r.series + o.series, r.now + o.now, r.held + o.held, max(r.peak, r.held+o.peak), r.renamed || o.renamed}
+	return result{
+		series: r.series + o.series, now: r.now + o.now, steps: max(r.steps, o.steps),
+		held: r.held + o.held, peak: max(r.peak, r.held+o.peak), renamed: r.renamed || o.renamed,
+	}
 }
 
 func (x *estimator) eval(expr parser.Expr, g grid) result {
@@ -204,7 +238,8 @@ func (x *estimator) eval(expr parser.Expr, g grid) result {
 		return x.eval(n.Expr, g)
 	case *parser.StepInvariantExpr: // Of an expression that is resolved for its times.
 		r := x.eval(n.Expr, grid{g.start, g.start, g.step})
-		return r.then(r.series, r.now, g)
+		r.steps = g.steps()
+		return r.then(r.series, r.now)
 	case *parser.Call:
 		return x.call(n, g)
 	case *parser.AggregateExpr:
@@ -214,7 +249,7 @@ func (x *estimator) eval(expr parser.Expr, g grid) result {
 	case *parser.StringLiteral:
 		return result{}
 	}
-	return result{}.then(1, 1, g) // a number
+	return result{steps: g.steps()}.then(1, 1) // a number
 }
 
 // selector is a selector of so much time before each moment, 0 being an instant. It
@@ -224,7 +259,7 @@ func (x *estimator) selector(n *parser.VectorSelector, g grid, window time.Durat
 	x.bounds = x.bounds[1:]
 	x.Series += series
 	steps, samples := x.reach(n, g, window)
-	r = result{series: series, now: series, held: series * steps}
+	r = result{series: series, now: series, steps: steps, held: series * steps}
 	r.peak = r.held + samples
 	return r, samples
 }
@@ -284,7 +319,8 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 			in = in.beside(r)
 		case *parser.SubqueryExpr:
 			r, samples := x.subquery(arg, g)
-			out := r.then(r.series, r.series, g)
+			r.steps = g.steps()
+			out := r.then(r.series, r.series)
 			out.peak += samples
 			in = in.beside(out)
 			ranged = true
@@ -292,13 +328,17 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 			in = in.beside(x.eval(arg, g))
 		}
 	}
+	if len(n.Args) == 0 {
+		in.steps = g.steps()
+	}
 	switch n.Func.Name {
 	case "absent", "absent_over_time", "scalar", "vector", "time", "pi":
-		return in.stepwise(1, 1, g)
+		in.steps = g.steps()
+		return in.stepwise(1, 1)
 	case "histogram_quantile", "histogram_fraction":
 		if of, ok := bare(n.Args[len(n.Args)-1]).(*parser.AggregateExpr); ok {
 			series := x.groups(of, in, labels.BucketLabel)
-			return in.stepwise(series, series, g)
+			return in.stepwise(series, series)
 		}
 	case "label_replace", "label_join":
 		in.renamed = true
@@ -312,7 +352,7 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 	if ranged {
 		return in
 	}
-	return in.stepwise(max(in.series, 1), max(in.now, 1), g)
+	return in.stepwise(max(in.series, 1), max(in.now, 1))
 }
 
 // bare takes parentheses off, and what says that an expression is evaluated once.
@@ -343,17 +383,17 @@ func (x *estimator) aggregation(n *parser.AggregateExpr, g grid) result {
 	switch n.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
 		now := min(in.now, groups*literal(n.Param))
-		return in.then(min(in.series, now*g.steps()), now, g)
+		return in.then(min(in.series, now*in.steps), now)
 	case parser.LIMIT_RATIO:
-		return in.then(in.series, in.now, g)
+		return in.then(in.series, in.now)
 	case parser.COUNT_VALUES: // Each value that there ever is makes a series, with room for all steps.
 		in.renamed = true
 		if x.head == nil { // A single series most often has one.
-			return in.stepwise(in.series, in.now, g)
+			return in.stepwise(in.series, in.now)
 		}
-		return in.stepwise(in.series*g.steps(), in.now, g)
+		return in.stepwise(in.series*in.steps, in.now)
 	}
-	return in.then(groups, groups, g)
+	return in.then(groups, groups)
 }
 
 // groups returns how many groups an aggregation makes of what is in it, if one label is
@@ -388,16 +428,16 @@ func (x *estimator) binary(n *parser.BinaryExpr, g grid) result {
 	l, r := x.eval(n.LHS, g), x.eval(n.RHS, g)
 	both := l.beside(r)
 	if n.VectorMatching == nil { // One side is a number at least.
-		return both.stepwise(max(l.series, r.series), max(l.now, r.now), g)
+		return both.stepwise(max(l.series, r.series), max(l.now, r.now))
 	}
 	m := n.VectorMatching
 	switch {
 	case n.Op == parser.LOR || m.FillValues.LHS != nil || m.FillValues.RHS != nil:
-		return both.stepwise(both.series, both.now, g)
+		return both.stepwise(both.series, both.now)
 	case n.Op == parser.LAND || n.Op == parser.LUNLESS || m.Card == parser.CardManyToOne:
-		return both.stepwise(l.series, l.now, g)
+		return both.stepwise(l.series, l.now)
 	case m.Card == parser.CardOneToMany:
-		return both.stepwise(r.series, r.now, g)
+		return both.stepwise(r.series, r.now)
 	}
-	return both.stepwise(min(l.series, r.series), min(l.now, r.now), g)
+	return both.stepwise(min(l.series, r.series), min(l.now, r.now))
 }

@@ -27,11 +27,12 @@ type limit interface {
 
 // Finding is what one limit sees of a query.
 type Finding struct {
-	Limit string
-	Mode  Mode
+	Limit string `json:"limit"`
+	Mode  Mode   `json:"mode"`
 	// Seen and Allowed are for people; Allowed is empty where there is no bound.
-	Seen, Allowed string
-	Exceeded      bool
+	Seen     string `json:"seen"`
+	Allowed  string `json:"allowed"`
+	Exceeded bool   `json:"exceeded"`
 }
 
 // The limits of a request, in the order in which they refuse. Those of text have been

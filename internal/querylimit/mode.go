@@ -38,6 +38,9 @@ func ParseMode(s string) (Mode, error) {
 	return ModeOff, fmt.Errorf("unknown mode %q: use one of %s", s, strings.Join(modeNames[:], ", "))
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
 // String returns the name that ParseMode understands.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {

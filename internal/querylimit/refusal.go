@@ -74,6 +74,9 @@ func (r *Refusal) Doc() string {
 	return docRoot + strings.ReplaceAll(r.Limit, "_", "-") + ".md"
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (r *Refusal) MarshalText() ([]byte, error) { return []byte(r.Error()), nil }
+
 // Error returns one paragraph: the way out, why it is needed, the page. Grafana shows
 // two lines of it, so the order matters.
 func (r *Refusal) Error() string {

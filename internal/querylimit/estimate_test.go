@@ -1,0 +1,101 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package querylimit
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+)
+
+// The head of the tests has 50 series of node_load1 and no sample of more than 20 days ago.
+func TestEstimateFollowsTheEngine(t *testing.T) {
+	const length, step = 10 * time.Minute, time.Minute // 11 steps
+	for text, want := range map[string][3]float64{     // series, held, answer
+		`node_load1`:                      {50, 551, 550},
+		`node_load1 offset 40d`:           {50, 1, 0},
+		`node_load1 offset -5m`:           {50, 551, 550},
+		`rate(node_load1[5m])`:            {50, 571, 550},
+		`sum(node_load1)`:                 {50, 561, 11},
+		`sum by (mode) (node_load1)`:      {50, 649, 99},
+		`sum by (nothing) (node_load1)`:   {50, 561, 11},
+		`sum without (mode) (node_load1)`: {50, 1100, 550},
+		`sum by (mode) (label_replace(node_load1, "", "", "", ""))`: {50, 1100, 550},
+		`topk(3, node_load1)`:                                     {50, 924, 33},
+		`count_values("v", up{job="api"})`:                        {20, 220 + 20 + 20*11*11, 220},
+		`abs(node_load1)`:                                         {50, 1150, 550},
+		`node_load1 + up`:                                         {70, 770 + 70 + 220, 220},
+		`node_load1 or up`:                                        {70, 770 + 70 + 770, 770},
+		`node_load1 * on (a) group_left up`:                       {70, 770 + 70 + 550, 550},
+		`max_over_time(node_load1[1h:1m])`:                        {50, 50*71 + 550 + 61, 550},
+		`max_over_time(sum(node_load1)[1h:1m])`:                   {50, 50*71 + 71 + 61, 11},
+		`count(node_load1 @ end())`:                               {50, 51, 11},
+		`histogram_quantile(0.9, sum by (mode, le) (node_load1))`: {50, 649 + 11 + 10, 99},
+		`scalar(node_load1)`:                                      {50, 611, 11},
+		`1 + 1`:                                                   {0, 35, 11},
+	} {
+		q := Analyze(text, mustParse(t, text))
+		q.parse = testParser.ParseExpr
+		e := q.in(steps(length, step)).estimate(testHead(), 0)
+		require.Equal(t, want, [3]float64{e.Series, e.Held, e.Answer}, text)
+	}
+}
+
+func TestRefusalOffersWhatPasses(t *testing.T) {
+	set, err := NewRuleset(RulesetOptions{Global: DefaultOptions()})
+	require.NoError(t, err)
+	offered := map[string]int{}
+	found := regexp.MustCompile(`^Ask for (a step of|the last) (\S+), which pass(?:es)?, `)
+	for _, text := range []string{`node_cpu_seconds_total`, `sum(rate({job="node"}[5m]))`, `max_over_time(node_cpu_seconds_total[1h:1m])`} {
+		for _, length := range []time.Duration{day, 7 * day, 19 * day} {
+			for _, step := range []time.Duration{time.Second, time.Minute, time.Hour} {
+				head := testHead()
+				head.Memory = 512 << 20
+				r := Request{
+					Endpoint: FindEndpoint("query_range"), Texts: []string{text}, Start: testNow.Add(-length), End: testNow,
+					Step: step, Given: true, Limit: -1, Head: head,
+				}
+				v, err := set.Judge(NewAnalyzer(0), &r, testNow)
+				require.NoError(t, err)
+				if v.Refusals.Err() == nil {
+					continue
+				}
+				m := found.FindStringSubmatch(v.Refusals[0].Remedy)
+				require.NotNil(t, m, "%s: %s", text, v.Refusals[0])
+				d, err := model.ParseDuration(m[2])
+				require.NoError(t, err)
+				if offered[m[1]]++; m[1] == "the last" {
+					r.Start = testNow.Add(-time.Duration(d))
+				} else {
+					r.Step = time.Duration(d)
+				}
+				v, err = set.Judge(NewAnalyzer(0), &r, testNow)
+				require.NoError(t, err)
+				require.NoError(t, v.Refusals.Err(), "%s over %s by %s", text, length, step)
+			}
+		}
+	}
+	require.Greater(t, offered["a step of"], 5)
+}
+
+func BenchmarkEstimate(b *testing.B) {
+	h := testHead()
+	for name, text := range map[string]string{
+		"typical": `sum by (job) (rate(node_load1{job="node"}[5m])) / on (job) group_left up`,
+		"at":      `topk(5, sum by (job) (rate(node_load1[1h] @ end())))`,
+		"names":   `{__name__=~"node_.*"}`,
+	} {
+		q := Analyze(text, mustParse(b, text))
+		q.parse = testParser.ParseExpr
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = q.in(steps(time.Hour, time.Minute)).estimate(h, 0)
+			}
+		})
+	}
+}
