@@ -205,7 +205,8 @@ func addProbes(g *run.Group, p *proxy.Proxy) {
 }
 
 func addServer(g *run.Group, f serveFlags, p *proxy.Proxy, prefix string, in *intake.Intake, l net.Listener, logger *slog.Logger) {
-	srv := newServer(apiHandler(p, prefix), logger)
+	users := &webUsers{path: f.webConfig}
+	srv := newServer(users.named(apiHandler(p, prefix)), logger)
 	l = in.Serve(srv, l)
 	g.Add(func() error {
 		return web.ServeMultiple([]net.Listener{l}, srv, &web.FlagConfig{WebConfigFile: &f.webConfig}, logger)

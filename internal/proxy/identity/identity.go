@@ -7,6 +7,8 @@
 package identity
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -138,17 +140,36 @@ func ValidatePassing(name string) error {
 // Subject returns who asks. Endpoint and Class are left to the caller. The user
 // agent is as the client says; the rest is empty unless the peer is believed.
 func (s *Source) Subject(r *http.Request) querylimit.Subject {
-	who := querylimit.Subject{UserAgent: cut(r.UserAgent())}
+	who := querylimit.Subject{UserAgent: cut(r.UserAgent()), User: cut(known(r))}
 	if !s.Believes(r.RemoteAddr) {
 		return who
 	}
 	who.Tenant = value(r.Header, s.tenantHeader)
 	who.Dashboard = value(r.Header, headerDashboard)
 	who.Panel = value(r.Header, headerPanel)
-	who.User = value(r.Header, headerUser)
+	who.User = cmp.Or(value(r.Header, headerUser), who.User)
 	who.Alert = value(r.Header, headerAlert) == "true"
 	who.AlertRule = value(r.Header, headerAlertRule)
 	return who
+}
+
+type userKey struct{}
+
+// WithUser returns a request of a user whose password was checked.
+func WithUser(r *http.Request, name string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), userKey{}, name))
+}
+
+// known returns who proved to be somebody: the user of WithUser, or the subject of a
+// client certificate that was verified.
+func known(r *http.Request) string {
+	if name, ok := r.Context().Value(userKey{}).(string); ok {
+		return name
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return r.TLS.VerifiedChains[0][0].Subject.CommonName
+	}
+	return ""
 }
 
 // Believes reports whether the peer, an address with a port, is configured.

@@ -4,6 +4,9 @@
 package identity
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -114,4 +117,26 @@ func TestPeerIsANetworkOrAnAddress(t *testing.T) {
 	for _, bad := range []string{"", "a b", "a:b", "ä", "authorization", "Connection", "proxy-authorization", "X-Forwarded-For", "FromAlert", "Content-Type"} {
 		require.Error(t, ValidateHeader(bad))
 	}
+}
+
+func TestUserIsWhoWasProvedUnlessABelievedPeerNamesAnother(t *testing.T) {
+	s := NewSource([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "")
+	signed := func(r *http.Request, verified bool) *http.Request {
+		cert := &x509.Certificate{Subject: pkix.Name{CommonName: "robot"}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		if verified {
+			r.TLS.VerifiedChains = [][]*x509.Certificate{{cert}}
+		}
+		return r
+	}
+	named := http.Header{headerUser: {"ann"}}
+	for want, r := range map[string]*http.Request{
+		"":      signed(request("192.0.2.1:1", named), false),
+		"robot": signed(request("192.0.2.1:1", named), true),
+		"bob":   WithUser(request("192.0.2.1:1", named), "bob"),
+		"ann":   WithUser(signed(request("10.0.0.1:1", named), true), "bob"),
+	} {
+		require.Equal(t, want, s.Subject(r).User)
+	}
+	require.Equal(t, "robot", s.Subject(signed(request("10.0.0.1:1", http.Header{}), true)).User)
 }
