@@ -68,7 +68,8 @@ func TestRefusalOffersWhatPasses(t *testing.T) {
 				require.NotNil(t, m, "%s: %s", text, v.Refusals[0])
 				d, err := model.ParseDuration(m[2])
 				require.NoError(t, err)
-				if offered[m[1]]++; m[1] == "the last" {
+				offered[m[1]]++
+				if m[1] == "the last" {
 					r.Start = testNow.Add(-time.Duration(d))
 				} else {
 					r.Step = time.Duration(d)

@@ -40,8 +40,10 @@ type Finding struct {
 var (
 	ofText = []limit{&counts[countQueryBytes], &counts[countQueryOperators], &counts[countRegexSize]}
 	parsed = []limit{
-		selectivity{}, &counts[countExprDepth], &counts[countSeries], &counts[countSamples],
-		&durations[durationRange], &durations[durationOldest], metadataRange{},
+		selectivity{},
+		&counts[countExprDepth], &counts[countSeries], &counts[countSamples],
+		&durations[durationRange], &durations[durationOldest],
+		metadataRange{},
 	}
 	all = slices.Concat(ofText, parsed)
 )

@@ -447,7 +447,8 @@ func (c *Controller) put(tenant string, class Class, need *Need) {
 	t := c.tenants[tenant]
 	c.taken -= need.Bytes
 	if need.Who != "" {
-		if c.who[need.Who]--; c.who[need.Who] == 0 {
+		c.who[need.Who]--
+		if c.who[need.Who] == 0 {
 			delete(c.who, need.Who)
 		}
 	}

@@ -37,14 +37,17 @@ func (p *Pool) Head() *querylimit.Head { return p.head.Load() }
 
 // watchHead keeps Head up to date until ctx is done.
 func (p *Pool) watchHead(ctx context.Context) {
+	pause := time.Duration(0)
+	if p.Head() != nil { // Check has just asked.
+		pause = headEvery
+	}
 	for {
-		timer := time.NewTimer(p.learnHead(ctx))
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
+		pause = p.learnHead(ctx)
 	}
 }
 
