@@ -74,19 +74,19 @@ func (b *heldBody) Close() error {
 // a 429.
 func (p *Proxy) shed(w *responseWriter, userAgent string, why *admission.Shed) {
 	ae := &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated, shed: true}
-	key := "admission.max"
-	if why.Room {
-		key = "the memory of the server, or admission.replicas if that is too high"
-	}
-	if why.Class != nil {
-		key = "admission.classes." + why.Class.String() + ".max"
+	do := "raise admission.max"
+	switch {
+	case why.Class != nil:
+		do = "raise admission.classes." + why.Class.String() + ".max"
+	case why.Room:
+		do = "give the server more memory"
 	}
 	if why.Tenant {
-		ae.reason, key = reasonTenantSaturated, "admission.tenant_max"
+		ae.reason, do = reasonTenantSaturated, "raise admission.tenant_max"
 		if !strings.HasPrefix(userAgent, "Grafana/") {
 			ae.code = http.StatusTooManyRequests
 		}
 	}
-	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can raise %s. See %s", why, key, admissionDoc)
+	ae.err = canonical.Advise("Try again in some seconds, or ask for less at a time", "%w; an operator can %s. See %s", why, do, admissionDoc)
 	p.reject(w, ae)
 }
