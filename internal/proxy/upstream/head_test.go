@@ -44,7 +44,7 @@ func TestSeriesOfTheServerAreAskedForOnceAMinuteAndKept(t *testing.T) {
 			Counts: map[string]map[string]int{"__name__": {"a": 40, "up": 10}, "job": {"api=1": 30}},
 			Values: map[string]int{"job": 2}, Interval: 10 * time.Second, Memory: 250_000_000, Resident: 100_000_000,
 		}, h)
-		asked := p.count("a"+statusTSDB)
+		asked := p.count("a" + statusTSDB)
 		time.Sleep(10 * time.Minute)
 		require.InDelta(t, 10, p.count("a"+statusTSDB)-asked, 1)
 		require.InDelta(t, 11, told, 1)
