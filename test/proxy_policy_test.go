@@ -46,7 +46,7 @@ rules:
     deny: {reason: use namespace:pods:count}
 tenants:
   strict:
-    limits: {expr_depth: {max: 1}}
+    limits: {query_operators: {max: 1}}
 `)
 	at := func(path string, header ...string) answer {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+"/api/v1/"+path, http.NoBody)
@@ -59,7 +59,7 @@ tenants:
 	require.Contains(t, errorOf(t, at("query?query="+url.QueryEscape("rate(up[2d])"))), "Limit range: a query that reads 2d of samples")
 	require.Contains(t, errorOf(t, at("query?query=kube_pod_info")), "use namespace:pods:count. Limit deny: this request is denied by the rule no-pods")
 	require.Equal(t, http.StatusOK, at("query?query=count(kube_pod_info)", "FromAlert", "true").code)
-	require.Contains(t, errorOf(t, at("query?query=up%2Bup", "X-Scope-OrgID", "strict")), "Limit expr_depth of tenant strict")
+	require.Contains(t, errorOf(t, at("query?query=up%2Bup%2Bup", "X-Scope-OrgID", "strict")), "Limit query_operators of tenant strict")
 
 	// A mistake keeps the policy as it is, and is told with its line.
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  rnage: {max: 1d}\n"), 0o644))

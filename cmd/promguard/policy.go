@@ -91,7 +91,7 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	}
 	if f.output == "json" {
 		return cmp.Or(json.NewEncoder(w).Encode(explanation{
-			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Bytes,
+			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Cost.Bytes(),
 			Limits: v.Policy.Explain(req, v.Queries, now), Refusals: v.Refusals, Rules: v.Rules,
 		}), status)
 	}
@@ -114,8 +114,8 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	for _, refusal := range v.Refusals {
 		fmt.Fprintf(w, "%s: %s\n", refusal.Mode, refusal)
 	}
-	if v.Bytes > 0 {
-		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(v.Bytes)/(1<<20))
+	if bytes := v.Cost.Bytes(); bytes > 0 {
+		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(bytes)/(1<<20))
 	}
 	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
 	return status

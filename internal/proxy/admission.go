@@ -38,7 +38,7 @@ func (x *exchange) admissionClass() admission.Class {
 func (p *Proxy) admitted(req *http.Request, t *trip) (*http.Response, error) {
 	start := time.Now()
 	span := t.trace.admission(t.class.String())
-	release, err := p.admission.AcquireSince(req.Context(), t.tenant, t.class, t.need, t.waitsSince)
+	release, err := p.admission.Acquire(req.Context(), t.tenant, t.class, t.need, t.waitsSince)
 	span.end(err)
 	sent := time.Now()
 	p.metrics.waited[t.class].Observe(sent.Sub(start).Seconds())

@@ -109,7 +109,7 @@ func TestHostileFederationAndRemoteReadAreRefused(t *testing.T) {
 	})
 	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
 		o.RequestBytesMax = 10_000
-		o.Oldest = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 365 * 24 * time.Hour}
+		o.Oldest = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: int(365 * 24 * time.Hour)}
 	}, opened)
 	up := equal("__name__", "up")
 	read := func(change func(*http.Request), queries ...[]*prompb.LabelMatcher) func(*testing.T) answer {

@@ -76,7 +76,7 @@ func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
 // answer that merely ended early would look complete.
 func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 	x.trip.request, x.trip.tenant, x.trip.class, x.trip.trace = x.request, x.who.Tenant, x.admissionClass(), x.trace
-	x.trip.need = admission.Need{Who: cmp.Or(x.who.User, x.who.Dashboard), Bytes: x.verdict.Bytes}
+	x.trip.need = admission.Need{Who: cmp.Or(x.who.User, x.who.Dashboard), Bytes: x.verdict.Cost.Bytes()}
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if x.deadline > 0 {
 		ctx, cancel = context.WithTimeout(ctx, x.deadline)

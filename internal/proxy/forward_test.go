@@ -571,8 +571,8 @@ func TestTimesAreSetWhereTheServerReadsThem(t *testing.T) {
 func TestTimesOfAQueryAreLimited(t *testing.T) {
 	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 	g := newProxy(t, upstream.URL, func(o *querylimit.Options) {
-		o.Range = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 24 * time.Hour}
-		o.Oldest = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 100 * 365 * 24 * time.Hour}
+		o.Range = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: int(24 * time.Hour)}
+		o.Oldest = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: int(100 * 365 * 24 * time.Hour)}
 	})
 	for target, refused := range map[string]string{
 		"query?query=rate(up[23h])":                                      "",

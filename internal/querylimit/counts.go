@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/promguard/promguard/internal/promqltext"
 )
@@ -17,6 +18,8 @@ type Count struct {
 	Name string
 	// Min and Ceiling are what may be configured.
 	Min, Ceiling int
+	// IsTime is set of a limit on a time, which is a number of nanoseconds; 0 is no bound.
+	IsTime bool
 	// Of returns where an Options holds the bound.
 	Of func(*Options) *Bound
 
@@ -37,9 +40,10 @@ const (
 	countQueryBytes = iota
 	countQueryOperators
 	countRegexSize
-	countExprDepth
 	countSeries
 	countSamples
+	countRange
+	countOldest
 )
 
 // maxAuto is the most that limits may be set to which follow from the server otherwise.
@@ -49,17 +53,11 @@ var counts = [...]Count{
 	countQueryBytes:     textCount(LimitQueryBytes, &promqltext.Bytes, func(o *Options) *Bound { return &o.QueryBytes }, func(c *promqltext.Cost) int { return c.Bytes }),
 	countQueryOperators: textCount(LimitQueryOperators, &promqltext.Operators, func(o *Options) *Bound { return &o.QueryOperators }, func(c *promqltext.Cost) int { return c.Operators }),
 	countRegexSize:      textCount(LimitRegexSize, &promqltext.RegexSize, func(o *Options) *Bound { return &o.RegexSize }, func(c *promqltext.Cost) int { return c.RegexSize }),
-	countExprDepth: {
-		Name: LimitExprDepth, Min: 1, Ceiling: promqltext.MaxOperators, Of: func(o *Options) *Bound { return &o.ExprDepth },
-		seen: mostOf(func(q *Query) int { return q.depth }),
-		what: "PromQL that nests ", unit: "levels deep",
-		do: "Move inner parts into recording rules.",
-	},
 	countSeries: {
 		Name: LimitSeries, Ceiling: maxAuto, Of: func(o *Options) *Bound { return &o.Series },
 		seen: func(a *asked) (int, bool) {
 			e, ok := a.estimate()
-			return whole(e.Series), ok && a.head != nil
+			return whole(e.Series), ok && a.Head != nil
 		},
 		auto: func(h *Head) int { return h.share(bytesPerSeries) },
 		what: "a request that reads ", unit: "series",
@@ -80,6 +78,18 @@ var counts = [...]Count{
 		what: "a request that holds ", unit: "samples at once",
 		do:    "Ask for a larger step, a shorter range or fewer series.",
 		offer: (*asked).offer,
+	},
+	countRange: {
+		Name: LimitRange, Ceiling: math.MaxInt, IsTime: true, Of: func(o *Options) *Bound { return &o.Range },
+		seen: func(a *asked) (int, bool) { _, span, ok := a.times(); return int(span), ok },
+		what: "a query that reads ", unit: "of samples, with ranges, subqueries, offsets and lookback,",
+		do: "Ask for a shorter time range, or for a recording rule that holds the result.",
+	},
+	countOldest: {
+		Name: LimitOldest, Ceiling: math.MaxInt, IsTime: true, Of: func(o *Options) *Bound { return &o.Oldest },
+		seen: func(a *asked) (int, bool) { first, _, ok := a.times(); return int(a.age(first)), ok },
+		what: "a query that reads samples of ", unit: "ago",
+		do: "Ask for a later start, a smaller offset or a shorter range.",
 	},
 }
 
@@ -109,20 +119,16 @@ func (c *Count) Auto() bool { return c.auto != nil }
 // Validate returns an error that says what is allowed, if n is not.
 func (c *Count) Validate(n int) error {
 	if n < c.Min || n > c.Ceiling {
-		return fmt.Errorf("%s is %d: use %d to %d", c.Name, n, c.Min, c.Ceiling)
+		return fmt.Errorf("%s is %s: use %s to %s", c.Name, c.text(n), c.text(c.Min), c.text(c.Ceiling))
 	}
 	return nil
 }
 
-// mostOf sees the query that has most.
-func mostOf(of func(*Query) int) func(*asked) (int, bool) {
-	return func(a *asked) (int, bool) {
-		most := 0
-		for _, q := range a.queries {
-			most = max(most, of(q))
-		}
-		return most, len(a.queries) > 0
+func (c *Count) text(n int) string {
+	if c.IsTime {
+		return text(time.Duration(n))
 	}
+	return strconv.Itoa(n)
 }
 
 func (c *Count) name() string { return c.Name }
@@ -135,7 +141,7 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 	if !ok {
 		return nil
 	}
-	limit := c.allowed(p, a.head)
+	limit := c.allowed(p, a.Head)
 	r := c.refuse(p, n, limit)
 	if r != nil && c.offer != nil {
 		if do := c.offer(a, limit); do != "" {
@@ -148,8 +154,11 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 // allowed is how many a request may have before a server.
 func (c *Count) allowed(p *Policy, h *Head) int {
 	most := c.Of(&p.opts).Max
-	if most == 0 && c.auto != nil {
+	switch {
+	case most == 0 && c.auto != nil:
 		return c.auto(h)
+	case most == 0 && c.IsTime:
+		return math.MaxInt
 	}
 	return most
 }
@@ -163,8 +172,7 @@ func (c *Count) refuse(p *Policy, n, limit int) *Refusal {
 	if mode == ModeOff || n <= limit {
 		return nil
 	}
-	value := c.what + strconv.Itoa(n) + " " + c.unit
-	return p.refuse(c.Name, mode, c.do, value, "exceeds the "+strconv.Itoa(limit)+" allowed", operator)
+	return p.refuse(c.Name, mode, c.do, c.what+c.text(n)+" "+c.unit, "exceeds the "+c.text(limit)+" allowed", operator)
 }
 
 func (c *Count) explain(p *Policy, a *asked) (Finding, bool) {
@@ -172,8 +180,8 @@ func (c *Count) explain(p *Policy, a *asked) (Finding, bool) {
 	if !ok {
 		return Finding{}, false
 	}
-	most := c.allowed(p, a.head)
-	return Finding{c.Name, c.Of(&p.opts).Mode, strconv.Itoa(n), strconv.Itoa(most), n > most}, true
+	most := c.allowed(p, a.Head)
+	return Finding{c.Name, c.Of(&p.opts).Mode, c.text(n), c.text(most), n > most}, true
 }
 
 func (c *Count) measure(a *asked) (float64, bool) {

@@ -26,7 +26,9 @@ type Estimate struct {
 	// that the server does not tell of.
 	Older bool
 
-	first, last float64 // of the moments of which samples are read, in milliseconds
+	// Samples are read of the time after first, up to last, in milliseconds; of none if
+	// last is not after first.
+	first, last float64
 }
 
 // sampleWithText is how many samples one takes the place of while it is written.
@@ -36,16 +38,9 @@ const sampleWithText = 4
 // when it is written.
 func (e *Estimate) samples() float64 { return max(e.Held, sampleWithText*e.Answer) }
 
-// bytes is what the server takes for the request.
-func (e *Estimate) bytes() int64 {
+// Bytes is what the server takes for the request.
+func (e *Estimate) Bytes() int64 {
 	return int64(min(bytesPerSeries*e.Series+bytesPerSample*e.samples(), math.MaxInt64/2))
-}
-
-// Estimate returns what a request costs. The queries are those that Judge parsed of it;
-// ok is false if it reads no series, or nobody knows what.
-func (r *Request) Estimate(queries []*Query, now time.Time) (e Estimate, ok bool) {
-	a := r.asked(queries, now)
-	return a.estimate()
 }
 
 // estimate returns what a request costs; ok is false if it reads no series, or if
@@ -54,10 +49,10 @@ func (a *asked) estimate() (e Estimate, ok bool) {
 	if a.estimated != nil {
 		return *a.estimated, true
 	}
-	switch run := a.run(); {
-	case run != nil && run.unknown == nil:
-		e = run.estimate(a.head, a.limit)
-	case a.head != nil && (a.endpoint == "series" || a.endpoint == EndpointFederate || a.endpoint == EndpointRead):
+	switch name := a.Endpoint.Name; {
+	case a.evaluates() && a.queries[0].unknown == nil:
+		e = a.queries[0].estimate(&a.at, a.Head, a.Limit)
+	case a.Head != nil && (name == "series" || name == EndpointFederate || name == EndpointRead):
 		e = a.estimateSelectors()
 	default:
 		return e, false
@@ -69,12 +64,12 @@ func (a *asked) estimate() (e Estimate, ok bool) {
 // offer returns which step, or which range, makes a range query hold no more than so many
 // samples; "" if none does.
 func (a *asked) offer(limit int) string {
-	if a.reads != ReadsSteps {
+	if a.Endpoint.Reads != ReadsSteps {
 		return ""
 	}
 	passes := func(e Evaluation) bool {
 		other := *a
-		other.at, other.evaluated, other.estimated = e, nil, nil
+		other.at, other.estimated = e, nil
 		estimate, _ := other.estimate()
 		return whole(estimate.samples()) <= limit
 	}
@@ -98,18 +93,18 @@ func (a *asked) offer(limit int) string {
 // estimateSelectors is estimate of what reads series as they stand.
 func (a *asked) estimateSelectors() (e Estimate) {
 	for i, q := range a.queries {
-		series := q.bounds(a.head)[0]
+		series := q.bounds(a.Head)[0]
 		e.Series += series
-		switch a.endpoint {
+		switch a.Endpoint.Name {
 		case EndpointFederate:
 			e.Answer += series
 		case EndpointRead:
-			w := a.windows[i]
-			e.Answer += series * (1 + float64(between(w.Start.UnixMilli(), w.End.UnixMilli()))/float64(a.head.Interval))
+			w := a.Windows[i]
+			e.Answer += series * (1 + float64(between(w.Start.UnixMilli(), w.End.UnixMilli()))/float64(a.Head.Interval))
 		}
 	}
-	if a.endpoint == "series" && a.limit > 0 {
-		e.Series = min(e.Series, float64(a.limit))
+	if a.Endpoint.Name == "series" && a.Limit > 0 {
+		e.Series = min(e.Series, float64(a.Limit))
 	}
 	return e
 }
@@ -137,19 +132,16 @@ type knownBounds struct {
 	series []float64
 }
 
-func (q *evaluated) estimate(h *Head, limit int) Estimate {
-	expr := q.Query.expr
-	if q.dynamic {
-		var err error
-		if expr, err = q.resolve(); err != nil {
-			return Estimate{} // The server does not evaluate it either.
-		}
+func (q *Query) estimate(at *Evaluation, h *Head, limit int) Estimate {
+	expr, err := q.resolve(at)
+	if err != nil {
+		return Estimate{} // The server does not evaluate it either.
 	}
-	x := estimator{head: h, bounds: q.bounds(h), lookback: milliseconds(q.at.lookback()), subqueryStep: q.at.subqueryStep()}
+	x := estimator{head: h, bounds: q.bounds(h), lookback: milliseconds(at.lookback()), subqueryStep: at.subqueryStep()}
 	x.first, x.last = math.Inf(1), math.Inf(-1)
-	start := float64(timestamp.FromTime(q.at.Start))
-	length := max(q.at.length(), 0)
-	g := grid{start, start + length, max(milliseconds(q.at.Step), length/maxSteps, 1)}
+	start := float64(timestamp.FromTime(at.Start))
+	length := max(at.length(), 0)
+	g := grid{start, start + length, max(milliseconds(at.Step), length/maxSteps, 1)}
 	out := x.eval(expr, g)
 	if limit > 0 && out.now > float64(limit) {
 		out.now = float64(limit)
@@ -276,7 +268,7 @@ func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration
 	if n.Smoothed {
 		ahead = x.lookback
 	}
-	first := at.start - offset - back + 1 // Ranges are open to the left.
+	first := at.start - offset - back
 	x.first, x.last = min(x.first, first), max(x.last, at.end-offset+ahead)
 	if x.head == nil {
 		return g.steps(), 1
@@ -344,6 +336,7 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 		in.renamed = true
 		return in
 	case "info":
+		x.first -= x.lookback // Of target_info, too, the last sample counts.
 		if len(n.Args) == 1 && x.head != nil {
 			x.Series += float64(x.head.count(labels.MetricName, "target_info"))
 		}

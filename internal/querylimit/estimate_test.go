@@ -40,7 +40,8 @@ func TestEstimateFollowsTheEngine(t *testing.T) {
 	} {
 		q := Analyze(text, mustParse(t, text))
 		q.parse = testParser.ParseExpr
-		e := q.in(steps(length, step)).estimate(testHead(), 0)
+		at := steps(length, step)
+		e := q.estimate(&at, testHead(), 0)
 		require.Equal(t, want, [3]float64{e.Series, e.Held, e.Answer}, text)
 	}
 }
@@ -94,8 +95,9 @@ func BenchmarkEstimate(b *testing.B) {
 		q.parse = testParser.ParseExpr
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
+			at := steps(time.Hour, time.Minute)
 			for b.Loop() {
-				_ = q.in(steps(time.Hour, time.Minute)).estimate(h, 0)
+				_ = q.estimate(&at, h, 0)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
 		return 0, false
 	case m.Type == labels.MatchEqual:
 		return h.count(m.Name, m.Value), true
-	case m.Type == labels.MatchRegexp && isSet(m):
+	case m.Type == labels.MatchRegexp && listed(m) != nil:
 		for _, value := range listed(m) {
 			n += h.count(m.Name, value)
 		}

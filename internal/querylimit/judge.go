@@ -43,9 +43,8 @@ type Verdict struct {
 	Refusals Refusals
 	Queries  []*Query
 	Rules    []string // that match
-	// Bytes is what the request is expected to take of the server's memory; 0 if nobody
-	// knows.
-	Bytes int64
+	// Cost is what the request costs the server; zero if nobody knows.
+	Cost Estimate
 	// SetStart, if not nil, is what the server is to be given in place of the
 	// client's.
 	SetStart *time.Time
@@ -90,8 +89,8 @@ func (s *Ruleset) Judge(a *Analyzer, r *Request, now time.Time) (Verdict, error)
 	}
 	asked := r.asked(v.Queries, now)
 	v.Refusals = append(append(v.Refusals, rs...), v.Policy.check(&asked)...)
-	if e, ok := asked.estimate(); ok && r.Head != nil {
-		v.Bytes = e.bytes()
+	if r.Head != nil {
+		v.Cost, _ = asked.estimate()
 	}
 	if start, ok := (metadataRange{}).start(v.Policy, &asked); ok {
 		v.SetStart = &start

@@ -41,8 +41,7 @@ var (
 	ofText = []limit{&counts[countQueryBytes], &counts[countQueryOperators], &counts[countRegexSize]}
 	parsed = []limit{
 		selectivity{},
-		&counts[countExprDepth], &counts[countSeries], &counts[countSamples],
-		&durations[durationRange], &durations[durationOldest],
+		&counts[countSeries], &counts[countSamples], &counts[countRange], &counts[countOldest],
 		metadataRange{},
 	}
 	all = slices.Concat(ofText, parsed)
@@ -85,80 +84,53 @@ func Measure(r *Request, queries []*Query, now time.Time, see func(limit string,
 	}
 }
 
-// asked is what a request asks for, as the limits look at it. Not safe for concurrent
-// use: it remembers what takes time to work out.
+// asked is a request as the limits look at it. Not safe for concurrent use: it remembers
+// what takes time to work out.
 type asked struct {
-	endpoint   string // its name
-	label      string // whose values are asked for
-	reads      Reads
-	queries    []*Query
-	at         Evaluation // of ReadsInstant and ReadsSteps
-	windows    []Window   // of ReadsWindow and ReadsWindows
-	start, end time.Time  // of ReadsMetadata; zero for none
-	now        time.Time
-	limit      int   // of what is answered; 0 or less for none
-	head       *Head // nil if nobody knows
+	*Request
 
-	evaluated *evaluated
-	read      readTimes
+	queries []*Query // that were parsed of it
+	now     time.Time
+	at      Evaluation // of what is evaluated
+
 	estimated *Estimate
-}
-
-// readTimes are of the samples that a request reads.
-type readTimes struct {
-	known bool
-	first int64         // in milliseconds since 1970
-	span  time.Duration // of the longest window, if there are several
-	ok    bool          // it reads some
 }
 
 // asked returns what r asks for, with the queries that were parsed of it.
 func (r *Request) asked(queries []*Query, now time.Time) asked {
-	a := asked{endpoint: r.Endpoint.Name, label: r.Label, reads: r.Endpoint.Reads, queries: queries, now: now, limit: r.Limit, head: r.Head}
-	switch a.reads {
-	case ReadsInstant, ReadsSteps:
-		a.at = r.Evaluation(now)
-	case ReadsWindow:
-		start, end := r.window(now)
-		a.windows = []Window{{start, end}}
-	case ReadsWindows:
-		a.windows = r.Windows
-	case ReadsMetadata:
-		a.start, a.end = r.Start, r.End
-	}
-	return a
+	return asked{Request: r, queries: queries, now: now, at: r.Evaluation(now)}
 }
 
-// run returns the query that is evaluated, or nil.
-func (a *asked) run() *evaluated {
-	if a.evaluated == nil && len(a.queries) > 0 && (a.reads == ReadsInstant || a.reads == ReadsSteps) {
-		a.evaluated = a.queries[0].in(a.at)
-	}
-	return a.evaluated
+// evaluates reports whether the request has a query that is evaluated.
+func (a *asked) evaluates() bool {
+	return len(a.queries) > 0 && (a.Endpoint.Reads == ReadsInstant || a.Endpoint.Reads == ReadsSteps)
 }
 
-// times returns of when the samples are.
-func (a *asked) times() readTimes {
-	if a.read.known {
-		return a.read
+// windows returns what is read as it stands.
+func (a *asked) windows() []Window {
+	if a.Endpoint.Reads == ReadsWindow {
+		start, end := a.window(a.now)
+		return []Window{{start, end}}
 	}
-	t := readTimes{known: true}
-	if run := a.run(); run != nil {
-		var last int64
-		e, _ := a.estimate()
-		t.first, last, t.ok = run.times(&e)
-		t.span = between(t.first, last)
+	return a.Windows
+}
+
+// times returns the first moment of which samples are read, in milliseconds since 1970,
+// and how long all of them take; of several windows, the longest. It is not ok if none are.
+func (a *asked) times() (first int64, span time.Duration, ok bool) {
+	if e, known := a.estimate(); known && e.first < e.last {
+		first, ok = moment(e.first)+1, true
+		span = between(first, moment(e.last))
 	}
-	for i, w := range a.windows {
+	for i, w := range a.windows() {
 		start := w.Start.UnixMilli()
-		t.span = max(t.span, between(start, w.End.UnixMilli()))
-		if i == 0 || start < t.first {
-			t.first = start
+		span = max(span, between(start, w.End.UnixMilli()))
+		if i == 0 || start < first {
+			first = start
 		}
-		t.ok = true
+		ok = true
 	}
-	a.read = t
-	return t
+	return first, span, ok
 }
 
 // age returns how old a moment is, in milliseconds since 1970.

@@ -29,20 +29,20 @@ func (metadataRange) name() string { return LimitMetadataRange }
 
 // span returns what a request with a start reads; ok is false if it has none.
 func (metadataRange) span(a *asked) (d time.Duration, ok bool) {
-	return between(timestamp.FromTime(a.start), timestamp.FromTime(a.lastMetadata())), a.reads == ReadsMetadata && !a.start.IsZero()
+	return between(timestamp.FromTime(a.Start), timestamp.FromTime(a.lastMetadata())), a.Endpoint.Reads == ReadsMetadata && !a.Start.IsZero()
 }
 
 // lastMetadata is the end of what is read: there is nothing yet to come.
 func (a *asked) lastMetadata() time.Time {
-	if a.end.IsZero() || a.end.After(a.now) {
+	if a.End.IsZero() || a.End.After(a.now) {
 		return a.now
 	}
-	return a.end
+	return a.End
 }
 
 func (l metadataRange) check(p *Policy, a *asked) *Refusal {
 	b := p.opts.MetadataRange
-	if b.Mode == ModeOff || a.reads != ReadsMetadata {
+	if b.Mode == ModeOff || a.Endpoint.Reads != ReadsMetadata {
 		return nil
 	}
 	span, ok := l.span(a)
@@ -61,7 +61,7 @@ func (l metadataRange) check(p *Policy, a *asked) *Refusal {
 // is false if it is to get what it was sent.
 func (metadataRange) start(p *Policy, a *asked) (t time.Time, ok bool) {
 	b := p.opts.MetadataRange
-	if a.reads != ReadsMetadata || !a.start.IsZero() || b.Mode != ModeEnforce || b.length() == 0 {
+	if a.Endpoint.Reads != ReadsMetadata || !a.Start.IsZero() || b.Mode != ModeEnforce || b.length() == 0 {
 		return t, false
 	}
 	return a.lastMetadata().Add(-b.length()), true

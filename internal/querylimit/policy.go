@@ -50,16 +50,10 @@ const (
 	MaxParameters   = 10_000
 )
 
-// Bound is a limit on a number: a request may have at most Max.
+// Bound is a limit on a number, or on a time in nanoseconds: a request may have at most Max.
 type Bound struct {
 	Mode Mode
 	Max  int
-}
-
-// DurationBound is a limit on a time.
-type DurationBound struct {
-	Mode  Mode
-	Value time.Duration
 }
 
 // MetadataRange is the limit on the time range of metadata requests. In
@@ -91,14 +85,12 @@ type Options struct {
 	// RegexSize bounds the instructions that the regular expressions of a
 	// request compile into; Max is 1 to promqltext.MaxRegexSize.
 	RegexSize Bound
-	// ExprDepth bounds how deep an expression nests.
-	ExprDepth Bound
 	// Series bounds the series that a request reads, and Samples the samples that the
 	// server holds for it at once; Max 0 follows from the memory of the server.
 	Series, Samples Bound
 	// Range bounds the time from the first to the last sample that a query reads, and
 	// Oldest how long ago the first may be; 0 means no bound.
-	Range, Oldest DurationBound
+	Range, Oldest Bound
 	// MetadataRange bounds the time range of series, labels and label values.
 	MetadataRange MetadataRange
 	// Responses bounds the bytes of answers.
@@ -124,11 +116,10 @@ func DefaultOptions() Options {
 		QueryBytes:      Bound{ModeEnforce, 64 << 10},
 		QueryOperators:  Bound{ModeEnforce, 1000},
 		RegexSize:       Bound{ModeEnforce, 100_000},
-		ExprDepth:       Bound{ModeEnforce, 100},
 		Series:          Bound{Mode: ModeEnforce},
 		Samples:         Bound{Mode: ModeEnforce},
-		Range:           DurationBound{ModeObserve, 32 * 24 * time.Hour},
-		Oldest:          DurationBound{ModeOff, 400 * 24 * time.Hour},
+		Range:           Bound{ModeObserve, int(32 * 24 * time.Hour)},
+		Oldest:          Bound{ModeOff, int(400 * 24 * time.Hour)},
 		MetadataRange:   MetadataRange{Mode: ModeOff, Default: 24 * time.Hour, Max: 32 * 24 * time.Hour},
 		Responses:       defaultResponses,
 		RequestBytesMax: 1 << 20,
@@ -154,11 +145,6 @@ func New(opts Options) (*Policy, error) {
 	}
 	for _, c := range Counts() {
 		if err := c.Validate(c.Of(&opts).Max); err != nil {
-			return nil, err
-		}
-	}
-	for i := range durations {
-		if err := durations[i].Validate(durations[i].Of(&opts).Value); err != nil {
 			return nil, err
 		}
 	}

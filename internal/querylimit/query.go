@@ -26,10 +26,8 @@ type Query struct {
 
 	cost      promqltext.Cost
 	selectors [][]*labels.Matcher
-	// depth is that of the nesting, in which a chain of one operator counts once.
-	depth int
 	// dynamic is set if what the query reads depends on the evaluation in more than a
-	// sum: duration expressions, @, info().
+	// sum: duration expressions and @.
 	dynamic bool
 	// expr must not be changed. Parse makes it again, for what depends on the evaluation.
 	expr  parser.Expr
@@ -44,7 +42,7 @@ type Query struct {
 func selectorQuery(text string, ms []*labels.Matcher) *Query {
 	h := newFingerprint()
 	h.matchers(ms)
-	return &Query{Text: text, Fingerprint: h.text(), selectors: [][]*labels.Matcher{ms}, depth: 1}
+	return &Query{Text: text, Fingerprint: h.text(), selectors: [][]*labels.Matcher{ms}}
 }
 
 // Analyze returns the Query of an expression. It never fails: what it does not
@@ -59,22 +57,11 @@ func Analyze(text string, expr parser.Expr) *Query {
 type walker struct {
 	query *Query
 	hash  *fingerprint
-	// stack has a frame for each node around; looking at all of them at each
-	// node would take time that grows with the square of a chain.
-	stack []frame
-}
-
-type frame struct {
-	depth int             // of the node
-	chain parser.ItemType // its operator, if it is binary
 }
 
 // Visit implements parser.Visitor. It names every node type rather than trust a
 // default, because parser.Walk panics on children of a type it does not know.
 func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
-	if node != nil {
-		w.query.depth = max(w.query.depth, w.top().depth+1)
-	}
 	switch n := node.(type) {
 	case nil:
 		// Walk calls Visit(nil, nil) after the children of a node.
@@ -82,7 +69,6 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 			return nil, fmt.Errorf("it has an empty %T", path[len(path)-1])
 		}
 		w.hash.word(")")
-		w.stack = w.stack[:len(w.stack)-1]
 		return nil, nil
 	case *parser.VectorSelector:
 		w.selector(n)
@@ -97,7 +83,6 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 	case *parser.BinaryExpr:
 		w.binary(n)
 	case *parser.Call:
-		w.query.dynamic = w.query.dynamic || n.Func.Name == "info"
 		w.hash.word(n.Func.Name)
 	case *parser.NumberLiteral, *parser.StringLiteral:
 		w.hash.word("?")
@@ -108,30 +93,7 @@ func (w *walker) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 	default:
 		return nil, fmt.Errorf("it has a node of the unknown type %T", node)
 	}
-	w.push(node)
 	return w, nil
-}
-
-// push enters a node. In a + b + c the parser nests to the left; such a chain is
-// long, not deep.
-func (w *walker) push(node parser.Node) {
-	f := w.top()
-	b, ok := node.(*parser.BinaryExpr)
-	if !ok || b.Op != f.chain {
-		f.depth++
-	}
-	f.chain = 0
-	if ok {
-		f.chain = b.Op
-	}
-	w.stack = append(w.stack, f)
-}
-
-func (w *walker) top() frame {
-	if len(w.stack) == 0 {
-		return frame{}
-	}
-	return w.stack[len(w.stack)-1]
 }
 
 func (w *walker) selector(n *parser.VectorSelector) {

@@ -53,44 +53,15 @@ func (e *Evaluation) lookback() time.Duration {
 	return DefaultLookback
 }
 
-// evaluated is a query and when it is evaluated. A query whose times depend on
-// that in more than a sum is parsed for it, once. Not safe for concurrent use.
-type evaluated struct {
-	*Query
-
-	at   Evaluation
-	expr parser.Expr // if dynamic and parsed, with numbers for duration expressions
-	err  error
-}
-
-func (q *Query) in(e Evaluation) *evaluated { return &evaluated{Query: q, at: e} }
-
-// times returns the first and the last moment of which samples are read, in
-// milliseconds since 1970; ok is false if there are none.
-func (q *evaluated) times(e *Estimate) (first, last int64, ok bool) {
-	if len(q.selectors) == 0 {
-		return 0, 0, false
+// resolve returns the expression as it is evaluated: one whose times depend on that in
+// more than a sum is parsed again, as putting numbers into it changes it.
+func (q *Query) resolve(e *Evaluation) (parser.Expr, error) {
+	if !q.dynamic {
+		return q.expr, nil
 	}
-	if q.dynamic {
-		expr, err := q.resolve()
-		if err != nil {
-			return 0, 0, false // The server does not evaluate it either.
-		}
-		first, last = promql.FindMinMaxTime(&parser.EvalStmt{Expr: expr, Start: q.at.Start, End: q.at.End, Interval: q.at.Step, LookbackDelta: q.at.lookback()})
-		return first, last, true
+	expr, err := q.parse(q.Text)
+	if err != nil {
+		return nil, err
 	}
-	return moment(e.first), moment(e.last), true
-}
-
-func moment(ms float64) int64 { return int64(max(min(ms, latestWindow), -latestWindow)) }
-
-// resolve parses a query again and puts numbers where duration expressions stand.
-// That changes the expression, which therefore is not that of the Query.
-func (q *evaluated) resolve() (parser.Expr, error) {
-	if q.expr == nil && q.err == nil {
-		if q.expr, q.err = q.parse(q.Text); q.err == nil {
-			q.expr, q.err = promql.PreprocessExpr(q.expr, q.at.Start, q.at.End, q.at.Step)
-		}
-	}
-	return q.expr, q.err
+	return promql.PreprocessExpr(expr, e.Start, e.End, e.Step)
 }

@@ -20,7 +20,6 @@ const (
 	LimitParameters     = "parameters"
 	LimitDeadline       = "deadline"
 	LimitDeny           = "deny"
-	LimitExprDepth      = "expr_depth"
 	LimitSeries         = "series"
 	LimitSamples        = "samples"
 	LimitRange          = "range"
@@ -33,7 +32,7 @@ const (
 func Limits() []string {
 	return []string{
 		LimitSeries, LimitSamples, LimitSelectivity, LimitUnknownPromQL,
-		LimitQueryBytes, LimitQueryOperators, LimitRegexSize, LimitExprDepth,
+		LimitQueryBytes, LimitQueryOperators, LimitRegexSize,
 		LimitRange, LimitOldest, LimitMetadataRange, LimitResponseBytes,
 		LimitRequestBytes, LimitParameters, LimitDeadline, LimitDeny,
 	}

@@ -45,7 +45,6 @@ func TestEveryRefusalSaysFirstWhatToDoAndIsGoneOnceThatIsDone(t *testing.T) {
 		LimitQueryBytes:     {over: ask("query", strings.Repeat("x", 65<<10)), done: ask("query", `x{pod=~"x.+"}`)},
 		LimitQueryOperators: {over: ask("query", chain(1002, "+")), done: ask("query", `{__name__=~"a|b"}`)},
 		LimitRegexSize:      {over: ask("query", `x{a=~"`+strings.Repeat("b{1000}", 120)+`"}`), done: ask("query", `x{a=~"b+"}`)},
-		LimitExprDepth:      {over: ask("query", strings.Repeat("(", 120)+"a"+strings.Repeat(")", 120)), done: ask("query", "recorded")},
 		LimitSeries:         {over: before(ask("query", "{job=\"api\"}")), done: before(ask("query", `x{job="api"}`)), set: func(o *Options) { o.Series.Max = 50 }},
 		LimitSamples:        {over: before(over(day, time.Second)), done: before(over(day, time.Minute)), set: func(o *Options) { o.Samples.Max = 150_000 }},
 		LimitRange:          {over: ask("query", "rate(a[40d])"), done: ask("query", "rate(a[1d])")},
@@ -109,11 +108,6 @@ func warnOf(o *Options, limit string) {
 	for _, c := range Counts() {
 		if c.Name == limit {
 			c.Of(o).Mode = ModeWarn
-		}
-	}
-	for _, d := range Durations() {
-		if d.Name == limit {
-			d.Of(o).Mode = ModeWarn
 		}
 	}
 	o.MetadataRange.Mode, o.Responses.Mode = ModeWarn, ModeWarn

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // Check looks at one selector. Prometheus answers a selector without a metric
@@ -61,12 +60,12 @@ func (selectivity) measure(*asked) (float64, bool) { return 0, false }
 // with the empty value, which nearly every series has; only the metric name, or labels
 // that the operator vouches for, make a selector selective.
 func (p *Policy) forRequest(a *asked) *Policy {
-	external := a.endpoint == EndpointRead && len(p.opts.EqualityLabels) == 0
-	if !external && a.label == "" {
+	external := a.Endpoint.Name == EndpointRead && len(p.opts.EqualityLabels) == 0
+	if !external && a.Label == "" {
 		return p
 	}
 	own := *p
-	own.listed = a.label
+	own.listed = a.Label
 	if external {
 		own.opts.EqualityLabels = []string{labels.MetricName}
 	}
@@ -79,14 +78,11 @@ func (p *Policy) lists(ms []*labels.Matcher) bool {
 	return p.listed != "" && !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name != p.listed })
 }
 
-// CheckExpr looks at every selector of a parsed expression, wherever it stands:
-// in subqueries, on both sides of operators, in parameters of aggregations and
-// as the second argument of info(), which Prometheus selects as it stands before it
-// thinks of target_info. An expression with a node that this version of the parser does
-// not know is refused, whatever the mode.
-func (p *Policy) CheckExpr(expr parser.Expr) Refusals { return p.checkSelectivity(Analyze("", expr)) }
-
-// checkSelectivity looks at the selectors of a query.
+// checkSelectivity looks at every selector of a query, wherever it stands: in
+// subqueries, on both sides of operators, in parameters of aggregations and as the
+// second argument of info(), which Prometheus selects as it stands before it thinks of
+// target_info. A query with a node that this version of the parser does not know is
+// refused, whatever the mode.
 func (p *Policy) checkSelectivity(q *Query) Refusals {
 	if q.unknown != nil {
 		return Refusals{p.refuse(LimitSelectivity, ModeEnforce, "Rewrite the query without its newest construct, or run a version that knows it.",
@@ -126,72 +122,27 @@ func narrows(m *labels.Matcher) bool {
 	if m.Matches("") {
 		return false
 	}
-	return isSet(m) || m.Name == labels.MetricName && isPrefixed(m)
+	return listed(m) != nil || m.Name == labels.MetricName && isPrefixed(m)
 }
 
-// isSet reports whether the regular expression matches a finite list of values,
-// as job=~"api|web" does, which Prometheus looks up one by one.
-func isSet(m *labels.Matcher) bool { return len(listed(m)) > 0 }
-
-// listed returns the values of a regular expression that matches a finite list, or
-// nothing. Prometheus gives up at 256 values, and the list behind a Grafana variable can
-// have more. A list has no more values than it has characters; what stands for more is a
-// pattern.
+// listed returns the values of a regular expression that matches a finite list, as
+// job=~"api|web" does, which Prometheus looks up one by one; or nothing. Prometheus gives up at 256 values, and the list behind a Grafana variable can
+// have more: each of its branches is text.
 func listed(m *labels.Matcher) []string {
 	if set := m.SetMatches(); len(set) > 0 {
 		return set
 	}
-	re, err := syntax.Parse(m.Value, syntax.Perl|syntax.DotNL)
-	if err != nil {
-		return nil
+	text := m.Value
+	if inner, ok := strings.CutPrefix(text, "("); ok && strings.HasSuffix(inner, ")") {
+		text = inner[:len(inner)-1]
 	}
-	return expand(re, len(m.Value))
-}
-
-// expand returns the values that re matches, or nothing if those are more than limit.
-func expand(re *syntax.Regexp, limit int) (list []string) {
-	switch re.Op {
-	case syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText:
-		return []string{""}
-	case syntax.OpLiteral:
-		if re.Flags&syntax.FoldCase == 0 {
-			list = []string{string(re.Rune)}
+	var list []string
+	for branch := range strings.SplitSeq(text, "|") {
+		re, err := syntax.Parse(branch, syntax.Perl)
+		if err != nil || re.Op != syntax.OpLiteral || strings.Contains(branch, "(?") { // Flags hold in the branches behind, too.
+			return nil
 		}
-	case syntax.OpCharClass:
-		for i := 0; i+1 < len(re.Rune) && len(list) <= limit; i += 2 {
-			for r := re.Rune[i]; r <= re.Rune[i+1] && len(list) <= limit; r++ {
-				list = append(list, string(r))
-			}
-		}
-	case syntax.OpCapture:
-		return expand(re.Sub[0], limit)
-	case syntax.OpQuest:
-		if list = expand(re.Sub[0], limit); list != nil {
-			list = append(list, "")
-		}
-	case syntax.OpAlternate:
-		for _, sub := range re.Sub {
-			more := expand(sub, limit)
-			if list = append(list, more...); more == nil || len(list) > limit {
-				return nil
-			}
-		}
-	case syntax.OpConcat:
-		list = []string{""}
-		for _, sub := range re.Sub {
-			var longer []string
-			for _, end := range expand(sub, limit) {
-				for _, begin := range list {
-					longer = append(longer, begin+end)
-				}
-			}
-			if list = longer; len(list) == 0 || len(list) > limit {
-				return nil
-			}
-		}
-	}
-	if len(list) > limit {
-		return nil
+		list = append(list, string(re.Rune))
 	}
 	return list
 }

@@ -5,30 +5,17 @@ package querylimit
 
 import "github.com/promguard/promguard/internal/promqltext"
 
-// CheckText looks at the PromQL expressions or selectors of one request before
-// they are parsed. Bytes are counted for each text, operators and the size of
-// regular expressions over all of them.
-func (p *Policy) CheckText(texts ...string) Refusals {
-	_, rs := p.measureText(texts...)
-	return rs
-}
-
-// measureText measures texts unless one of them is too long for that.
-func (p *Policy) measureText(texts ...string) (promqltext.Cost, Refusals) {
-	var c promqltext.Cost
-	longest := 0
-	for _, t := range texts {
-		longest = max(longest, len(t))
-	}
-	if rs := p.checkCount(nil, &counts[countQueryBytes], longest); rs.Err() != nil {
+// measureText measures the text of an expression or selector before it is parsed.
+func (p *Policy) measureText(text string) (c promqltext.Cost, rs Refusals) {
+	if rs = p.checkCount(nil, &counts[countQueryBytes], len(text)); rs.Err() != nil {
 		return c, rs // Measuring would cost what the limit is there to save.
 	}
-	for _, t := range texts {
-		c.Add(t)
-	}
+	c.Add(text)
 	return c, p.checkCost(c)
 }
 
+// checkCost looks at the texts of one request: bytes are those of the longest, operators
+// and the size of regular expressions add up.
 func (p *Policy) checkCost(c promqltext.Cost) Refusals {
 	rs := p.checkCount(nil, &counts[countQueryBytes], c.Bytes)
 	rs = p.checkCount(rs, &counts[countQueryOperators], c.Operators)

@@ -27,8 +27,9 @@ func TestTextOverALimitIsRefusedByMode(t *testing.T) {
 		for _, mode := range Modes() {
 			t.Run(limit+"/"+mode.String(), func(t *testing.T) {
 				p := newPolicy(t, func(o *Options) { *bound(o) = Bound{mode, 30} })
-				require.Nil(t, p.CheckText("up", `rate(x{a=~"b|c"}[5m])`))
-				rs := p.CheckText(over[limit])
+				_, rs := p.measureText(`rate(x{a=~"b|c"}[5m])`)
+				require.Nil(t, rs)
+				_, rs = p.measureText(over[limit])
 				if mode == ModeOff {
 					require.Nil(t, rs)
 					return
@@ -42,15 +43,15 @@ func TestTextOverALimitIsRefusedByMode(t *testing.T) {
 	}
 }
 
-func TestOperatorsAndRegexSizeAddUpOverAllTextsOfARequest(t *testing.T) {
-	p := newPolicy(t, func(o *Options) {
-		o.QueryOperators.Max, o.RegexSize.Max = 3, 2500
-	})
-	require.Nil(t, p.CheckText("a+a", "a+a"))
-	require.Error(t, p.CheckText("a+a+a", "a+a+a").Err())
-	require.Nil(t, p.CheckText(`{a=~"x{1000}"}`))
-	require.Error(t, p.CheckText(`{a=~"x{1000}"}`, `{a=~"x{1000}"}`).Err())
-	require.Error(t, p.CheckText(`{a=~"x{1000}"}`, `label_replace(a, "b", "$1", "c", "(x{1000})(y{1000})")`).Err())
+func TestRegexSizeAddsUpOverAllSelectorsOfARequest(t *testing.T) {
+	p := newPolicy(t, func(o *Options) { o.RegexSize.Max = 2500 })
+	refused := func(texts ...string) bool {
+		_, rs, err := NewAnalyzer(0).Selectors(p, texts)
+		require.NoError(t, err)
+		return rs.Err() != nil
+	}
+	require.False(t, refused(`{a=~"x{1000}"}`))
+	require.True(t, refused(`{a=~"x{1000}"}`, `{a=~"x{1000}"}`))
 }
 
 func TestTextOverACeilingIsRefusedInEveryMode(t *testing.T) {
@@ -62,7 +63,9 @@ func TestTextOverACeilingIsRefusedInEveryMode(t *testing.T) {
 		LimitQueryOperators: "a" + strings.Repeat("+a", promqltext.MaxOperators+1),
 		LimitRegexSize:      `{a=~"` + strings.Repeat("x{1000}", 1001) + `"}`,
 	} {
-		require.ErrorContains(t, p.CheckText(text).Err(), "Limit "+limit+":")
+		_, rs := p.measureText(text)
+		require.ErrorContains(t, rs.Err(), "Limit "+limit+":")
 	}
-	require.Nil(t, p.CheckText("a+a"))
+	_, rs := p.measureText("a+a")
+	require.Nil(t, rs)
 }

@@ -42,8 +42,8 @@ func TestExternalLabelsMakeNoRemoteReadSelective(t *testing.T) {
 func TestWindowsOfARemoteReadAreJudgedEach(t *testing.T) {
 	now := time.UnixMilli(1e12)
 	p := newPolicy(t, func(o *Options) {
-		o.Range = DurationBound{ModeEnforce, time.Hour}
-		o.Oldest = DurationBound{ModeEnforce, 24 * time.Hour}
+		o.Range = Bound{ModeEnforce, int(time.Hour)}
+		o.Oldest = Bound{ModeEnforce, int(24 * time.Hour)}
 	})
 	ago := func(from, to time.Duration) Window {
 		return NewWindow(now.Add(-from).UnixMilli(), now.Add(-to).UnixMilli())
@@ -60,7 +60,7 @@ func TestWindowsOfARemoteReadAreJudgedEach(t *testing.T) {
 		"ends before it begins": {[]Window{NewWindow(math.MaxInt64, math.MinInt64)}, nil},
 	} {
 		var got []string
-		for _, r := range p.check(&asked{reads: ReadsWindows, windows: tc.windows, now: now}) {
+		for _, r := range p.check(&asked{Request: &Request{Endpoint: FindEndpoint(EndpointRead), Windows: tc.windows}, now: now}) {
 			got = append(got, r.Limit)
 		}
 		require.Equal(t, tc.want, got, name)

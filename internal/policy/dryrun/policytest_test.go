@@ -28,8 +28,8 @@ broken
 
 func TestReportSaysWhoWouldBeRefusedAndWhy(t *testing.T) {
 	opts := querylimit.DefaultOptions()
-	opts.Range = querylimit.DurationBound{Mode: querylimit.ModeEnforce, Value: 24 * 3600e9}
-	opts.ExprDepth = querylimit.Bound{Mode: querylimit.ModeWarn, Max: 3}
+	opts.Range = querylimit.Bound{Mode: querylimit.ModeEnforce, Max: int(24 * 3600e9)}
+	opts.QueryOperators = querylimit.Bound{Mode: querylimit.ModeWarn, Max: 2}
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts})
 	require.NoError(t, err)
 	r, err := Run(rules, strings.NewReader(log))
@@ -39,10 +39,10 @@ func TestReportSaysWhoWouldBeRefusedAndWhy(t *testing.T) {
 	require.Equal(t, `7 requests: would refuse 4 (57 %), of which 1 were refused before; would warn 1 (14 %)
 not judged: 1 malformed, 3 redacted, cut or of other endpoints, 0 evaluations of rules by the server itself, 1 lines that are not entries
 
-LIMIT        ENFORCE  WARN  OBSERVE  FOR EXAMPLE
-expr_depth   0        1     0        PromQL that nests 4 levels deep exceeds the 3 allowed
-range        3        0     0        a query that reads 2d of samples exceeds the 1d allowed, with ranges, subqueries, offsets and lookback
-selectivity  1        0     0        the selector {le!=""} names no metric and has no equality matcher, so the server would go through nearly every series it holds
+LIMIT            ENFORCE  WARN  OBSERVE  FOR EXAMPLE
+query_operators  0        1     0        PromQL of 3 operators, calls and brackets exceeds the 2 allowed
+range            3        0     0        a query that reads 2d of samples, with ranges, subqueries, offsets and lookback, exceeds the 1d allowed
+selectivity      1        0     0        the selector {le!=""} names no metric and has no equality matcher, so the server would go through nearly every series it holds
 
 REFUSED  BY DASHBOARD (2)
 1        d1

@@ -67,9 +67,6 @@ func wideOpen() (*querylimit.Ruleset, error) {
 	for _, c := range querylimit.Counts() {
 		*c.Of(&o) = querylimit.Bound{Mode: querylimit.ModeOff, Max: c.Ceiling}
 	}
-	for _, d := range querylimit.Durations() {
-		d.Of(&o).Mode = querylimit.ModeOff
-	}
 	o.MetadataRange.Mode = querylimit.ModeOff
 	return querylimit.NewRuleset(querylimit.RulesetOptions{Global: o})
 }

@@ -34,7 +34,6 @@ rules:
   deadline: {metadata: 5s, query: 23s} # as agreed
   query_bytes: {mode: enforce, max: 4100}
   query_operators: {mode: enforce, max: 100}
-  expr_depth: {mode: enforce, max: 20}
   range:
     # a month
     max: 1d7h

@@ -68,7 +68,6 @@ func TestLimitsThatOnlyCountAreDrawnAtThePercentileAndOthersAboveAllThatWasSeen(
   deadline: {query: 23s}
   query_bytes: {mode: enforce, max: 4100}
   query_operators: {mode: enforce, max: 100}
-  expr_depth: {mode: enforce, max: 20}
   range: {mode: observe, max: 1d13h}
   oldest: {mode: observe, max: 1d13h}
   response_bytes: {mode: observe, query: {wire_max: 4500000}}

@@ -34,7 +34,6 @@ var floors = map[string]float64{
 	querylimit.LimitQueryBytes:     4096,
 	querylimit.LimitQueryOperators: 100,
 	querylimit.LimitRegexSize:      1000,
-	querylimit.LimitExprDepth:      20,
 }
 
 const (
@@ -63,6 +62,12 @@ func targets() []target {
 		if c.Auto() {
 			continue // A log does not know the server.
 		}
+		if c.IsTime {
+			durations = append(durations, duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
+				return time.Duration(c.Of(o).Max), c.Of(o).Mode
+			}, c.Name, c.Name, "max"))
+			continue
+		}
 		counts = append(counts, target{
 			name: c.Name, path: []string{c.Name, "max"},
 			get: func(o *querylimit.Options) (float64, querylimit.Mode) {
@@ -70,11 +75,6 @@ func targets() []target {
 			},
 			floor: floors[c.Name], most: float64(c.Ceiling),
 		})
-	}
-	for _, d := range querylimit.Durations() {
-		durations = append(durations, duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
-			return d.Of(o).Value, d.Of(o).Mode
-		}, d.Name, d.Name, "max"))
 	}
 	metadata := duration(day, func(o *querylimit.Options) (time.Duration, querylimit.Mode) {
 		return o.MetadataRange.Max, o.MetadataRange.Mode

@@ -10,7 +10,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +61,8 @@ type Options struct {
 	// TenantMax bounds the permits of a tenant; Tenants has those that differ.
 	TenantMax int
 	Tenants   map[string]int
-	// Queue bounds how many requests wait, TenantQueue how many of a tenant; 0
-	// means that none waits. In a full queue a request takes the place of the
-	// newest one of the lightest class, if its own class is heavier.
+	// Queue bounds how many requests of a class wait, TenantQueue how many of a tenant
+	// in it; 0 means that none waits.
 	Queue, TenantQueue int
 	// Wait is how long a request waits at most.
 	Wait time.Duration
@@ -122,7 +120,7 @@ type Shed struct {
 	// permits.
 	Room, Who bool
 	// Queued is set if the request has waited as long as it may; otherwise the
-	// queue was full, or the request had to make room in it.
+	// queue was full.
 	Queued bool
 	// Limit is how many requests may run.
 	Limit int
@@ -171,7 +169,6 @@ type Controller struct {
 	// known, and taken what they do.
 	room, taken int64
 	who         map[string]int // permits by who holds them
-	queued      int
 	classes     [NumClasses]classState
 	tenants     map[string]*tenantState // those that hold or wait for permits
 	// now is the largest passed of a class when it was served: where a class that
@@ -204,9 +201,7 @@ type tenantQueue struct {
 type waiter struct {
 	seq  uint64
 	need Need
-	done chan struct{} // closed when the request has a permit or is shed
-	// shed is set before done is closed.
-	shed *Shed
+	done chan struct{} // closed when the request has a permit
 }
 
 // New returns a Controller with these options, which must be valid.
@@ -247,15 +242,11 @@ func (c *Controller) Usage(class Class) (held, queued int) {
 	return c.classes[class].held, c.classes[class].queued
 }
 
-// Acquire waits for a permit. The caller calls release once when the request is
-// over. The error is a *Shed, or that of ctx.
-func (c *Controller) Acquire(ctx context.Context, tenant string, class Class) (release func(), err error) {
-	return c.AcquireSince(ctx, tenant, class, Need{}, nil)
-}
-
-// AcquireSince is Acquire of a request that needs more, or is for several: how long it may
-// wait counts from what since returns, when the last of them came.
-func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Class, need Need, since func() time.Time) (release func(), err error) {
+// Acquire waits for a permit, and for what else the request needs. How long it may wait
+// counts from what since, if not nil, returns: when the last of those came whom the
+// request is for. The caller calls release once when the request is over. The error is a
+// *Shed, or that of ctx.
+func (c *Controller) Acquire(ctx context.Context, tenant string, class Class, need Need, since func() time.Time) (release func(), err error) {
 	if need.Bytes < LightBytes {
 		need.Bytes = 0
 	}
@@ -267,7 +258,7 @@ func (c *Controller) AcquireSince(ctx context.Context, tenant string, class Clas
 		c.mu.Unlock()
 		return c.releaseOnce(tenant, class, need), nil
 	}
-	if !c.makeRoom(t, class) {
+	if !c.mayWait(t, class) {
 		shed := c.shed(t, tenant, class, &need)
 		c.forget(tenant, t)
 		c.mu.Unlock()
@@ -289,7 +280,7 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	for left := wait; left > 0 && err == nil; {
 		select {
 		case <-w.done:
-			return w.err()
+			return nil
 		case <-timer.C:
 			if left = 0; since != nil {
 				left = time.Until(since().Add(wait))
@@ -304,10 +295,6 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	t := c.tenant(tenant)
 	select {
 	case <-w.done: // Just now.
-		if w.shed != nil {
-			c.forget(tenant, t)
-			return w.err()
-		}
 		if err != nil {
 			c.put(tenant, class, &w.need)
 		}
@@ -324,57 +311,10 @@ func (c *Controller) wait(ctx context.Context, w *waiter, wait time.Duration, si
 	return err
 }
 
-func (w *waiter) err() error {
-	if w.shed == nil {
-		return nil
-	}
-	return w.shed
-}
-
-// makeRoom reports whether one more request of the class may wait. In a full
-// queue it refuses a waiter of a lighter class.
-func (c *Controller) makeRoom(t *tenantState, class Class) bool {
-	tenantFull := t.queued >= c.opts.TenantQueue
-	if !tenantFull && c.queued < c.opts.Queue {
-		return true
-	}
-	for _, lighter := range c.lighterThan(class) {
-		queues := c.classes[lighter].turns
-		if tenantFull {
-			queues = nil
-			if q := t.queues[lighter]; q != nil && len(q.waiters) > 0 {
-				queues = []*tenantQueue{q}
-			}
-		}
-		if len(queues) > 0 {
-			name, displaced := c.displace(queues, lighter)
-			if displaced != t { // Which is about to wait.
-				c.forget(name, displaced)
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// lighterThan returns the classes with less weight, the lightest first.
-func (c *Controller) lighterThan(class Class) []Class {
-	weight := func(class Class) int { return c.opts.Classes[class].Weight }
-	lighter := slices.DeleteFunc(Classes(), func(other Class) bool { return weight(other) >= weight(class) })
-	slices.SortStableFunc(lighter, func(a, b Class) int { return cmp.Compare(weight(a), weight(b)) })
-	return lighter
-}
-
-// displace refuses the newest waiter of these queues of a class, none of which
-// is empty, and returns whose it was.
-func (c *Controller) displace(queues []*tenantQueue, class Class) (name string, t *tenantState) {
-	newest := func(q *tenantQueue) *waiter { return q.waiters[len(q.waiters)-1] }
-	q := slices.MaxFunc(queues, func(a, b *tenantQueue) int { return cmp.Compare(newest(a).seq, newest(b).seq) })
-	w, t := newest(q), c.tenants[q.name]
-	w.shed = c.shed(t, q.name, class, &w.need)
-	c.dequeue(t, class, w)
-	close(w.done)
-	return q.name, t
+// mayWait reports whether one more request of the tenant and class may wait.
+func (c *Controller) mayWait(t *tenantState, class Class) bool {
+	q := t.queues[class]
+	return c.classes[class].queued < c.opts.Queue && (q == nil || len(q.waiters) < c.opts.TenantQueue)
 }
 
 // shed says what keeps a request out: the narrower bound, if both do.
@@ -483,7 +423,6 @@ func (c *Controller) enqueue(t *tenantState, tenant string, class Class, need Ne
 	c.seq++
 	w := &waiter{seq: c.seq, need: need, done: make(chan struct{})}
 	q.waiters = append(q.waiters, w)
-	c.queued++
 	s.queued++
 	t.queued++
 	return w
@@ -505,7 +444,6 @@ func (c *Controller) dequeue(t *tenantState, class Class, w *waiter) {
 			}
 		}
 	}
-	c.queued--
 	s.queued--
 	t.queued--
 }

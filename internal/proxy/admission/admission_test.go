@@ -28,7 +28,7 @@ func options(change func(*Options)) Options {
 func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
 	c := New(DefaultOptions())
 	for range 1000 {
-		_, err := c.Acquire(t.Context(), "a", Status)
+		_, err := c.Acquire(t.Context(), "a", Status, Need{}, nil)
 		require.NoError(t, err)
 	}
 	held, queued := c.Usage(Status)
@@ -38,16 +38,16 @@ func TestWithoutAMaximumEverythingIsAdmittedAtOnce(t *testing.T) {
 func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Wait = 1, 5*time.Second }))
-		release, err := c.Acquire(t.Context(), "a", Query)
+		release, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		time.AfterFunc(3*time.Second, release)
 		start := time.Now()
-		second, err := c.Acquire(t.Context(), "a", Query)
+		second, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, 3*time.Second, time.Since(start))
 
 		start = time.Now()
-		_, err = c.Acquire(t.Context(), "b", Query)
+		_, err = c.Acquire(t.Context(), "b", Query, Need{}, nil)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and none ended within 5s")
 		var shed *Shed
@@ -56,7 +56,7 @@ func TestRequestWaitsForAPermitAndNotLongerThanItMay(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = c.Acquire(ctx, "b", Query)
+		_, err = c.Acquire(ctx, "b", Query, Need{}, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		second()
 		second() // Twice does not make two.
@@ -69,20 +69,20 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.TenantMax, o.Tenants = 10, 2, map[string]int{"big": 3} }))
 		for range 2 {
-			_, err := c.Acquire(t.Context(), "a", Query)
+			_, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 			require.NoError(t, err)
 		}
-		_, err := c.Acquire(t.Context(), "a", Query)
+		_, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		var shed *Shed
 		require.ErrorAs(t, err, &shed)
 		require.True(t, shed.Tenant)
 		require.EqualError(t, err, "the tenant has 2 requests in flight, which is all that may be, and none ended within 10s")
 
-		go func() { _, _ = c.Acquire(context.WithoutCancel(t.Context()), "a", Alerts) }()
+		go func() { _, _ = c.Acquire(context.WithoutCancel(t.Context()), "a", Alerts, Need{}, nil) }()
 		synctest.Wait()
 		start := time.Now()
 		for range 3 {
-			_, err := c.Acquire(t.Context(), "big", Query)
+			_, err := c.Acquire(t.Context(), "big", Query, Need{}, nil)
 			require.NoError(t, err, "though one of a heavier class waits for its tenant")
 		}
 		require.Zero(t, time.Since(start))
@@ -93,11 +93,11 @@ func TestTenantOverItsLimitIsToldSoAndDoesNotHoldUpOthers(t *testing.T) {
 func TestFullQueueRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue = 1, 3, 2 }))
-		release, err := c.Acquire(t.Context(), "a", Query)
+		release, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		for _, tenant := range []string{"a", "a", "b"} {
 			go func() {
-				if release, err := c.Acquire(t.Context(), tenant, Query); err == nil {
+				if release, err := c.Acquire(t.Context(), tenant, Query, Need{}, nil); err == nil {
 					release()
 				}
 			}()
@@ -105,7 +105,7 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 		}
 		start := time.Now()
 		for _, tenant := range []string{"a", "c"} {
-			_, err = c.Acquire(t.Context(), tenant, Query)
+			_, err = c.Acquire(t.Context(), tenant, Query, Need{}, nil)
 			require.EqualError(t, err, "the server has 1 requests in flight, which is all that may be, and the queue is full")
 		}
 		require.Zero(t, time.Since(start))
@@ -117,7 +117,7 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 // which they get the one permit.
 func served(t *testing.T, c *Controller, tenants []string, n int) []string {
 	t.Helper()
-	release, err := c.Acquire(t.Context(), "first", Query)
+	release, err := c.Acquire(t.Context(), "first", Query, Need{}, nil)
 	require.NoError(t, err)
 	var (
 		mu    sync.Mutex
@@ -127,7 +127,7 @@ func served(t *testing.T, c *Controller, tenants []string, n int) []string {
 		for range n {
 			for _, tenant := range tenants {
 				go func() {
-					release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class)
+					release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class, Need{}, nil)
 					if err != nil {
 						return
 					}
@@ -172,7 +172,7 @@ func TestClassThatWasAloneForLongIsServedByItsWeightAfterwards(t *testing.T) {
 		queue := func(class Class, n int) {
 			for range n {
 				wg.Go(func() {
-					release, err := c.Acquire(context.WithoutCancel(t.Context()), "a", class)
+					release, err := c.Acquire(context.WithoutCancel(t.Context()), "a", class, Need{}, nil)
 					if err != nil {
 						t.Error(err)
 						return
@@ -201,49 +201,38 @@ func TestClassThatWasAloneForLongIsServedByItsWeightAfterwards(t *testing.T) {
 	})
 }
 
-func TestFullQueueMakesRoomForAHeavierClass(t *testing.T) {
+func TestFullQueueOfAClassOrATenantHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Queue, o.TenantQueue, o.Wait = 1, 3, 2, time.Hour }))
-		hold, err := c.Acquire(t.Context(), "a", Query)
+		hold, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
-		results := map[string]string{}
+		admitted, full := 0, 0
 		var mu sync.Mutex
-		ask := func(name, tenant string, class Class) {
+		ask := func(tenant string, class Class) {
 			go func() {
-				release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class)
+				release, err := c.Acquire(context.WithoutCancel(t.Context()), tenant, class, Need{}, nil)
 				mu.Lock()
 				defer mu.Unlock()
-				if results[name] = "admitted"; err != nil {
-					results[name] = err.Error()
+				if err != nil {
+					full++
 					return
 				}
+				admitted++
 				release()
 			}()
 			synctest.Wait()
 		}
-		const full = "the server has 1 requests in flight, which is all that may be, and the queue is full"
-		ask("1", "a", Status)
-		ask("2", "a", Metadata)
-		ask("3", "b", Status)
-		require.Empty(t, results)
-		ask("newest", "c", Status)
-		require.Equal(t, map[string]string{"newest": full}, results, "of the same weight")
-
-		ask("alert of a", "a", Alerts) // The queue of the tenant is full.
-		require.Equal(t, map[string]string{"newest": full, "1": full}, results)
-		ask("alert of c", "c", Alerts) // The whole is, and the lightest goes first.
-		require.Equal(t, map[string]string{"newest": full, "1": full, "3": full}, results)
-		ask("second alert of a", "a", Alerts)
-		require.Equal(t, full, results["2"])
-		ask("third alert of a", "a", Alerts)
-		require.Equal(t, full, results["third alert of a"], "none of the tenant is lighter")
+		for _, tenant := range []string{"a", "a", "a", "b", "b"} {
+			ask(tenant, Status)
+		}
+		require.Equal(t, 2, full, "the third of a tenant, and the fourth of the class")
+		ask("a", Alerts)
+		ask("b", Query)
+		require.Equal(t, 2, full)
 		hold()
 		synctest.Wait()
-		for _, name := range []string{"alert of a", "alert of c", "second alert of a"} {
-			require.Equal(t, "admitted", results[name])
-		}
+		require.Equal(t, 5, admitted)
 		require.Empty(t, c.tenants)
-		require.Zero(t, c.queued)
 	})
 }
 
@@ -263,11 +252,11 @@ func TestTenantsTakeTurns(t *testing.T) {
 func TestClassMayHoldNoMoreThanItsMaximum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max, o.Classes[Metadata].Max, o.Wait = 3, 1, time.Second }))
-		_, err := c.Acquire(t.Context(), "a", Metadata)
+		_, err := c.Acquire(t.Context(), "a", Metadata, Need{}, nil)
 		require.NoError(t, err)
-		_, err = c.Acquire(t.Context(), "b", Metadata)
+		_, err = c.Acquire(t.Context(), "b", Metadata, Need{}, nil)
 		require.Error(t, err)
-		_, err = c.Acquire(t.Context(), "a", Alerts)
+		_, err = c.Acquire(t.Context(), "a", Alerts, Need{}, nil)
 		require.NoError(t, err)
 	})
 }
@@ -275,11 +264,11 @@ func TestClassMayHoldNoMoreThanItsMaximum(t *testing.T) {
 func TestNewOptionsAdmitThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 1 }))
-		_, err := c.Acquire(t.Context(), "a", Query)
+		_, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { c.SetOptions(options(func(o *Options) { o.Max = 2 })) })
 		start := time.Now()
-		_, err = c.Acquire(t.Context(), "a", Query)
+		_, err = c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, time.Second, time.Since(start))
 	})
@@ -288,7 +277,7 @@ func TestNewOptionsAdmitThoseWhoWait(t *testing.T) {
 func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 	opts := options(func(o *Options) {
 		o.Max, o.TenantMax, o.Classes[Metadata].Max, o.Wait = 8, 3, 4, 20*time.Millisecond
-		o.Queue, o.TenantQueue = 12, 5 // So that requests make room for others.
+		o.Queue, o.TenantQueue = 4, 2 // So that some find the queue full.
 	})
 	c := New(opts)
 	var (
@@ -301,7 +290,7 @@ func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 			for range 200 {
 				tenant, class := rand.IntN(4), Class(rand.IntN(int(NumClasses)))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(30))*time.Millisecond)
-				release, err := c.Acquire(ctx, strconv.Itoa(tenant), class)
+				release, err := c.Acquire(ctx, strconv.Itoa(tenant), class, Need{}, nil)
 				cancel()
 				if err != nil {
 					continue
@@ -322,7 +311,6 @@ func TestBoundsHoldUnderLoadAndEveryPermitComesBack(t *testing.T) {
 	}
 	wg.Wait()
 	require.Zero(t, c.held)
-	require.Zero(t, c.queued)
 	require.Empty(t, c.tenants)
 	for _, class := range Classes() {
 		held, queued := c.Usage(class)
@@ -348,7 +336,7 @@ func BenchmarkAcquire(b *testing.B) {
 	c := New(options(func(o *Options) { o.Max, o.TenantMax = 100, 50 }))
 	b.ReportAllocs()
 	for b.Loop() {
-		release, err := c.Acquire(b.Context(), "a", Query)
+		release, err := c.Acquire(b.Context(), "a", Query, Need{}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -361,7 +349,7 @@ func TestMemoryIsReservedAndWhoFindsNoneWaits(t *testing.T) {
 		c := New(options(func(o *Options) { o.Wait = 5 * time.Second }))
 		acquire := func(class Class, bytes int64) (func(), time.Duration, error) {
 			start := time.Now()
-			release, err := c.AcquireSince(t.Context(), "a", class, Need{Bytes: bytes}, nil)
+			release, err := c.Acquire(t.Context(), "a", class, Need{Bytes: bytes}, nil)
 			return release, time.Since(start), err
 		}
 		_, _, err := acquire(Query, 1<<40)
@@ -394,18 +382,18 @@ func TestLightRequestDoesNotWaitBehindAHeavyOneOfItsTenant(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 2 }))
 		c.SetRoom(100 << 20)
 		heavy := Need{Bytes: 80 << 20}
-		first, err := c.AcquireSince(t.Context(), "a", Query, heavy, nil)
+		first, err := c.Acquire(t.Context(), "a", Query, heavy, nil)
 		require.NoError(t, err)
 		go func() {
-			if release, err := c.AcquireSince(t.Context(), "a", Query, heavy, nil); err == nil {
+			if release, err := c.Acquire(t.Context(), "a", Query, heavy, nil); err == nil {
 				release()
 			}
 		}()
 		synctest.Wait()
-		other, err := c.Acquire(t.Context(), "b", Query)
+		other, err := c.Acquire(t.Context(), "b", Query, Need{}, nil)
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, other)
-		light, err := c.Acquire(t.Context(), "a", Query)
+		light, err := c.Acquire(t.Context(), "a", Query, Need{}, nil)
 		require.NoError(t, err)
 		light()
 		first()
@@ -415,9 +403,9 @@ func TestLightRequestDoesNotWaitBehindAHeavyOneOfItsTenant(t *testing.T) {
 func TestReplicasDivideTheMemory(t *testing.T) {
 	c := New(options(func(o *Options) { o.Replicas, o.Queue = 2, 0 }))
 	c.SetRoom(100 << 20)
-	_, err := c.AcquireSince(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
+	_, err := c.Acquire(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
 	require.NoError(t, err)
-	_, err = c.AcquireSince(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
+	_, err = c.Acquire(t.Context(), "a", Query, Need{Bytes: 30 << 20}, nil)
 	require.Error(t, err)
 }
 
@@ -425,7 +413,7 @@ func TestNobodyHoldsMoreThanHalfOfAllPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(options(func(o *Options) { o.Max = 4 }))
 		acquire := func(who string) error {
-			_, err := c.AcquireSince(t.Context(), "a", Query, Need{Who: who}, nil)
+			_, err := c.Acquire(t.Context(), "a", Query, Need{Who: who}, nil)
 			return err
 		}
 		require.NoError(t, acquire("slow"))

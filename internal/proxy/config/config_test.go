@@ -111,12 +111,16 @@ func TestTenantsAndRulesChangeWhatTheyName(t *testing.T) {
 	c, err := Load("testdata/rules.good.yml")
 	require.NoError(t, err)
 	require.Equal(t, []string{"team-a", "team-b"}, c.Rules.Tenants())
-	long := strings.Repeat("a", 1001)
-	require.ErrorContains(t, c.Rules.Tenant("").CheckText(long).Err(), "exceeds the 1000 allowed")
+	check := func(tenant, text string) error {
+		_, rs, err := querylimit.NewAnalyzer(0).Expr(c.Rules.Tenant(tenant), text)
+		require.NoError(t, err)
+		return rs.Err()
+	}
+	require.ErrorContains(t, check("", strings.Repeat("a", 1001)), "exceeds the 1000 allowed")
 	chain := "a" + strings.Repeat("+a", 100)
-	require.NoError(t, c.Rules.Tenant("").CheckText(chain).Err())
-	require.NoError(t, c.Rules.Tenant("team-a").CheckText(chain).Err())
-	require.ErrorContains(t, c.Rules.Tenant("team-b").CheckText(chain+"+a").Err(), "Limit query_operators of tenant team-b")
+	require.NoError(t, check("", chain))
+	require.NoError(t, check("team-a", chain))
+	require.ErrorContains(t, check("team-b", chain+"+a"), "Limit query_operators of tenant team-b")
 
 	yearly := []string{"sum_over_time(x[1y])"}
 	d := c.Rules.Decide(&querylimit.Subject{}, yearly, nil)

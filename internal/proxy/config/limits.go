@@ -30,20 +30,11 @@ var beforeParsing = map[string]bool{
 	querylimit.LimitQueryBytes: true, querylimit.LimitQueryOperators: true, querylimit.LimitRegexSize: true,
 }
 
-// removed says what took the place of limits that there were.
-var removed = func() map[string]string {
-	m := map[string]string{
-		"results":  "remove it; series bounds /series, and response_bytes with truncate the answers to the rest",
-		"min_step": "remove it; samples bounds what a small step makes the server hold",
-	}
-	for _, name := range []string{"points", "subquery_points", "subqueries", "selectors", "vector_matching", "count_values", "topk"} {
-		m[name] = "remove it; samples bounds what the server holds for the query"
-	}
-	for _, name := range []string{"regex_cost", "federate_selectors", "read_queries"} {
-		m[name] = "remove it; series bounds what the request reads"
-	}
-	return m
-}()
+// removed are limits that there were before series and samples.
+var removed = []string{
+	"points", "min_step", "subquery_points", "subqueries", "selectors", "vector_matching", "count_values", "topk", "expr_depth", "regex_cost",
+	"federate_selectors", "read_queries", "results",
+}
 
 // limitsDecoder turns a block of limits into the changes that it makes.
 type limitsDecoder struct {
@@ -78,11 +69,10 @@ func decodeLimits(d *decoder, n *yaml.Node, at level) []querylimit.Override {
 	for _, c := range querylimit.Counts() {
 		known[c.Name] = func(n *yaml.Node) { l.count(&c, n) }
 	}
-	for _, b := range querylimit.Durations() {
-		known[b.Name] = func(n *yaml.Node) { l.bound(&b, n) }
-	}
-	for name, instead := range removed {
-		known[name] = func(n *yaml.Node) { d.errorf(n, "%s is no limit any more: %s", name, instead) }
+	for _, name := range removed {
+		known[name] = func(n *yaml.Node) {
+			d.errorf(n, "%s is no limit any more: remove it; series and samples bound what a request makes the server read and hold", name)
+		}
 	}
 	for name := range known {
 		if at >= levelRule && beforeRules[name] || at == levelFingerprintRule && beforeParsing[name] {
@@ -137,24 +127,17 @@ func (d *limitsDecoder) count(c *querylimit.Count, n *yaml.Node) {
 	d.keys(n, keys{
 		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &c.Of(o).Mode }),
 		"max": func(n *yaml.Node) {
-			value, ok := 0, n.Value == "auto" && c.Auto()
-			if !ok {
+			value, ok := 0, true
+			switch {
+			case c.IsTime:
+				value = int(d.duration(n, "no limit"))
+			case n.Value != "auto" || !c.Auto():
 				value, ok = d.number(n)
 			}
 			if ok {
 				d.check(n, c.Validate(value))
 				d.change(func(o *querylimit.Options) { c.Of(o).Max = value })
 			}
-		},
-	})
-}
-
-func (d *limitsDecoder) bound(b *querylimit.Duration, n *yaml.Node) {
-	d.keys(n, keys{
-		"mode": d.mode(func(o *querylimit.Options) *querylimit.Mode { return &b.Of(o).Mode }),
-		"max": func(n *yaml.Node) {
-			value := d.duration(n, "no limit")
-			d.change(func(o *querylimit.Options) { b.Of(o).Value = value })
 		},
 	})
 }

@@ -116,9 +116,6 @@ func (e *Editor) edit(p []byte) {
 	for i := 0; i < len(p) && !e.ended; {
 		e.chunk = p[:min(i+window, len(p))]
 		e.outside.start(e.chunk)
-		if e.many && !e.far() {
-			e.endMany()
-		}
 		for i < len(e.chunk) && !e.ended {
 			i = e.next(e, i)
 		}

@@ -18,21 +18,9 @@ type list struct {
 	// neither be sent nor be taken back, and breaks the answer off.
 	maxHeld int64
 
-	// loose is set if the entry, or many short ones, are sent as they come; many
-	// if nothing but the end of the list is looked for; byObject if that would
-	// take longer than to go from object to object.
-	loose, many, byObject bool
-	place                 place // what resync has seen last
+	// loose is set if the entry is sent as it comes.
+	loose bool
 }
-
-// place is what comes before, in the list or an object in it.
-type place int
-
-const (
-	elsewhere place = iota
-	behindComma
-	behindText // that follows a comma: a key or an entry
-)
 
 // far reports whether the limit is so far away that entries need not be held.
 func (e *Editor) far() bool { return e.left > e.maxHeld+window }
@@ -50,8 +38,6 @@ func (e *Editor) firstEntry(i int) int {
 	}
 	e.send(i)
 	e.inList, e.loose, e.next = true, e.far(), (*Editor).entry
-	rest := e.chunk[i:]
-	e.byObject = c == '{' && bytes.Count(rest, []byte{'['}) > bytes.Count(rest, []byte{'{'})
 	return i
 }
 
@@ -63,28 +49,8 @@ func (e *Editor) entry(i int) int {
 		return i + 1
 	case c == ']':
 		return e.endList(i)
-	case e.loose && e.byObject && c == '{':
-		return e.manyObjects(i)
-	case e.loose && !e.byObject:
-		e.many, e.next, e.nest = true, (*Editor).manyEntries, nest{openBracket, closeBracket, 1}
-		return i
 	}
 	return e.skip(i)
-}
-
-// manyObjects skips as many as there are in the chunk.
-func (e *Editor) manyObjects(i int) int {
-	for {
-		i = e.outside.nestEnd(e.skip(i), &e.nest)
-		if e.nest.depth > 0 {
-			return i // In this state already.
-		}
-		if rest := e.chunk[i:]; len(rest) < 2 || rest[0] != ',' || rest[1] != '{' {
-			e.next = e.behind
-			return i
-		}
-		i++
-	}
 }
 
 func (e *Editor) behindEntry(i int) int {
@@ -95,58 +61,6 @@ func (e *Editor) behindEntry(i int) int {
 	case ']':
 		return e.endList(i)
 	}
-	return i + 1
-}
-
-// manyEntries goes on until the end of the list.
-func (e *Editor) manyEntries(i int) int {
-	i = e.outside.nestEnd(i, &e.nest)
-	if e.nest.depth > 0 {
-		return i
-	}
-	e.many = false
-	return e.endList(i - 1)
-}
-
-// endMany goes on with single entries, from anywhere in one.
-func (e *Editor) endMany() {
-	e.many, e.behind, e.next, e.place = false, (*Editor).resync, (*Editor).resync, elsewhere
-	e.nest.depth--
-	switch {
-	case e.nest.depth > 0:
-		e.next = (*Editor).nested
-	case e.outside.inString:
-		e.next = (*Editor).inText
-	}
-}
-
-// resync finds an entry. It is in no string and in no list but that of entries,
-// but in objects perhaps: there, a comma is followed by a text and a colon.
-func (e *Editor) resync(i int) int {
-	before := e.place
-	switch c := e.chunk[i]; {
-	case isSpace(c):
-		return i + 1
-	case c == ']':
-		return e.endList(i)
-	case c == ',' && before == behindText:
-		e.next = (*Editor).behindEntry
-		return i
-	case c == ',':
-		e.place = behindComma
-		return i + 1
-	case c == ':' || c == '}':
-	case before == behindComma && c == '"':
-		e.place = behindText
-		return e.skip(i)
-	case before == behindComma: // No key, and so an entry.
-		e.behind = (*Editor).behindEntry
-		return e.skip(i)
-	case c == '"' || c == '[':
-		e.place = elsewhere
-		return e.skip(i)
-	}
-	e.place = elsewhere
 	return i + 1
 }
 

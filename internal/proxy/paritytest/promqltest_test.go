@@ -45,9 +45,6 @@ func wideOpen(o *querylimit.Options) {
 	for _, c := range querylimit.Counts() {
 		c.Of(o).Mode = querylimit.ModeOff
 	}
-	for _, d := range querylimit.Durations() {
-		d.Of(o).Mode = querylimit.ModeOff
-	}
 }
 
 // comparingEngine gives a query to the API of Prometheus, and to promguard in

@@ -118,10 +118,7 @@ func askFacts(ctx context.Context, ask asker, before Facts) (*Facts, error) {
 type buildInfo struct{ Application, Version, Revision, GoVersion string }
 
 func (f *Facts) noteBuild(a answer) {
-	var build buildInfo
-	if !a.data(&build) {
-		build = buildInfo{} // As far as it was decoded.
-	}
+	build, _ := data[buildInfo](a)
 	f.Application, f.Version, f.Secret = build.Application, build.Version, false
 	f.built = kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
 	if f.strange = 0; !a.isEnvelope() {
@@ -150,10 +147,7 @@ func kindOf(application, version string, built bool) Kind {
 }
 
 func (f *Facts) noteFlags(a answer) {
-	var flags map[string]string
-	if !a.data(&flags) {
-		flags = nil
-	}
+	flags, _ := data[map[string]string](a)
 	f.Lookback = 0
 	if d, err := model.ParseDuration(flags["query.lookback-delta"]); err == nil {
 		f.Lookback = time.Duration(d)
@@ -165,18 +159,11 @@ func (f *Facts) noteFlags(a answer) {
 }
 
 func (f *Facts) noteFeatures(a answer) {
-	var list map[string]map[string]bool // A new one: others may read the old one.
-	if !a.data(&list) {
-		list = nil
-	}
-	f.Features = list
+	f.Features, _ = data[map[string]map[string]bool](a) // A new one: others may read the old one.
 }
 
 func (f *Facts) noteStart(a answer) {
-	var info struct{ StartTime time.Time }
-	if !a.data(&info) {
-		info.StartTime = time.Time{}
-	}
+	info, _ := data[struct{ StartTime time.Time }](a)
 	f.Started = info.StartTime
 }
 
@@ -187,26 +174,29 @@ func (f *Facts) noteStep(a answer) {
 	if f.NoAPI = ""; f.strange != 0 && !a.isEnvelope() {
 		f.NoAPI = fmt.Sprintf("it answers %d at %sstatus/buildinfo and %d at %squery", f.strange, apiPrefix, a.code, apiPrefix)
 	}
-	var data struct {
+	vector, _ := data[struct {
 		Result []struct{ Value [2]any }
-	}
-	if !a.data(&data) || len(data.Result) != 1 {
+	}](a)
+	if len(vector.Result) != 1 {
 		return
 	}
-	text, _ := data.Result[0].Value[1].(string)
+	text, _ := vector.Result[0].Value[1].(string)
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && !math.IsInf(seconds, 0) { // Nor NaN.
 		f.SubqueryStep = time.Duration(math.Round(seconds*1000)) * time.Millisecond
 	}
 }
 
-// data decodes the data of a successful answer.
-func (a answer) data(into any) bool {
+// data returns the data of a successful answer; of another, the zero value.
+func data[T any](a answer) (T, bool) {
 	var envelope struct {
 		Status string
-		Data   json.RawMessage
+		Data   T
 	}
-	return a.code/100 == 2 && json.Unmarshal(a.body, &envelope) == nil && envelope.Status == "success" &&
-		json.Unmarshal(envelope.Data, into) == nil
+	if a.code/100 == 2 && json.Unmarshal(a.body, &envelope) == nil && envelope.Status == "success" {
+		return envelope.Data, true
+	}
+	var none T
+	return none, false
 }
 
 // isEnvelope reports whether the answer is one of Prometheus's API, be it an error.

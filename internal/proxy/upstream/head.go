@@ -6,12 +6,10 @@ package upstream
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +26,6 @@ const (
 	headShare = 200
 	// headEntries is how many entries of a list a server gives at most.
 	headEntries = 10_000
-	maxHead     = 64 << 20
 )
 
 // Head returns what is known of the series of the server that is read from; nil if
@@ -95,9 +92,13 @@ type tsdbStatus struct {
 func (p *Pool) askHead(ctx context.Context, s *Server) (*querylimit.Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*lookTimeout)
 	defer cancel()
-	var status tsdbStatus
-	if err := p.decode(ctx, s, "status/tsdb", url.Values{"limit": {strconv.Itoa(headEntries)}}, &status); err != nil {
+	a, err := p.get(ctx, s, apiPrefix+"status/tsdb", "limit="+strconv.Itoa(headEntries))
+	if err != nil {
 		return nil, err
+	}
+	status, ok := data[tsdbStatus](a)
+	if !ok {
+		return nil, fmt.Errorf("status %d at %sstatus/tsdb", a.code, apiPrefix)
 	}
 	h := status.head()
 	return h, p.readMetrics(ctx, s, h)
@@ -135,19 +136,6 @@ func (t *tsdbStatus) head() *querylimit.Head {
 	return h
 }
 
-// decode reads the data of an answer of the API.
-func (p *Pool) decode(ctx context.Context, s *Server, path string, query url.Values, into any) error {
-	res, err := p.open(ctx, s, apiPrefix+path, query.Encode())
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d at %s%s", res.StatusCode, apiPrefix, path)
-	}
-	return json.NewDecoder(io.LimitReader(res.Body, maxHead)).Decode(&struct{ Data any }{into})
-}
-
 // What a server without a limit of its own may take, as a multiple of what it has.
 const headroom = 2.5
 
@@ -156,17 +144,9 @@ const usualInterval = 15 * time.Second
 
 // readMetrics reads the memory of a server, its first sample, and how often it scrapes.
 func (p *Pool) readMetrics(ctx context.Context, s *Server, h *querylimit.Head) error {
-	res, err := p.open(ctx, s, "/metrics", "")
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d at /metrics", res.StatusCode)
-	}
 	resident, limit, scraped := 0.0, 0.0, time.Duration(math.MaxInt64)
 	h.Oldest = h.Since
-	err = eachSample(res.Body, func(name, pairs string, value float64) {
+	_, err := p.eachMetric(ctx, s, func(name, pairs string, value float64) {
 		switch name {
 		case "process_resident_memory_bytes":
 			resident = value
@@ -195,13 +175,22 @@ func (p *Pool) readMetrics(ctx context.Context, s *Server, h *querylimit.Head) e
 	return err
 }
 
-// eachSample hands on the samples of an exposition.
-func eachSample(r io.Reader, see func(name, pairs string, value float64)) error {
-	lines := bufio.NewScanner(io.LimitReader(r, maxMetrics))
+// eachMetric asks a server for its metrics, hands them on one by one, and returns the
+// headers of the answer.
+func (p *Pool) eachMetric(ctx context.Context, s *Server, see func(name, pairs string, value float64)) (http.Header, error) {
+	res, err := p.open(ctx, s, "/metrics", "")
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d at /metrics", res.StatusCode)
+	}
+	lines := bufio.NewScanner(io.LimitReader(res.Body, maxMetrics))
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		name, pairs, _ := strings.Cut(name, "{")
 		see(name, pairs, number(value))
 	}
-	return lines.Err()
+	return res.Header, lines.Err()
 }

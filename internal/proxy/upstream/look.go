@@ -24,8 +24,8 @@ const (
 
 const apiPrefix = "/api/v1/"
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 1 << 20
+// maxAnswer bounds what is read of an answer: 10,000 entries of status/tsdb are a megabyte.
+const maxAnswer = 16 << 20
 
 // answer is what a server said.
 type answer struct {

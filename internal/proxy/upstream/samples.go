@@ -6,8 +6,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -43,35 +41,18 @@ func (p *Pool) comparesSamples() bool {
 	return !p.Alone() && p.staleAfter > 0 && p.kind == KindPrometheus
 }
 
-// read asks a server for its metrics, line by line. The API has the same in
-// status/tsdb, which goes through all postings, and a query would read series.
-func (p *Pool) read(ctx context.Context, s *Server) (reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	res, err := p.open(ctx, s, "/metrics", "")
-	if err != nil {
-		return reading{}, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return reading{}, fmt.Errorf("status %d at /metrics", res.StatusCode)
-	}
-	clock, err := http.ParseTime(res.Header.Get("Date"))
-	if err != nil {
-		clock = time.Now()
-	}
-	return parseReading(res.Body, clock)
-}
-
 // maxSeconds is the end of the year 9999.
 const maxSeconds = 253402300800
 
-// parseReading reads metrics, of which clock is the time. It is that of the server:
+// read asks a server for its metrics. The API has the same in status/tsdb, which goes
+// through all postings, and a query would read series. The time is that of the server:
 // neither does it have to agree with that of the other, nor makes a sample from the
 // future a server look new when it is not. An empty head is as old as the process.
-func parseReading(metrics io.Reader, clock time.Time) (reading, error) {
+func (p *Pool) read(ctx context.Context, s *Server) (reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	var newest, start, appended float64
-	err := eachSample(metrics, func(name, _ string, value float64) {
+	header, err := p.eachMetric(ctx, s, func(name, _ string, value float64) {
 		switch name {
 		case "process_start_time_seconds":
 			start = value
@@ -86,6 +67,10 @@ func parseReading(metrics io.Reader, clock time.Time) (reading, error) {
 	}
 	if !(start > 0 && start < maxSeconds && appended >= 0 && appended <= math.MaxFloat64) {
 		return reading{}, errors.New("no samples are counted at /metrics")
+	}
+	clock, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		clock = time.Now()
 	}
 	r := reading{start: time.UnixMilli(int64(start * 1000)), appended: appended}
 	if newest = max(newest, start); newest < float64(clock.Unix()) {

@@ -5,6 +5,9 @@ package upstream
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -319,12 +322,20 @@ func TestNobodyIsGivenUpWhereThereIsNoOtherServer(t *testing.T) {
 	})
 }
 
+type roundTrips func(*http.Request) (*http.Response, error)
+
+func (f roundTrips) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 func FuzzReading(f *testing.F) {
 	f.Add("process_start_time_seconds 1.7e9\nprometheus_tsdb_head_max_time_seconds 1.7e9\nprometheus_tsdb_head_samples_appended_total{type=\"float\"} 1e3\n")
 	f.Add("process_start_time_seconds 1\nprometheus_tsdb_head_max_time_seconds NaN\nprometheus_tsdb_head_samples_appended_total +Inf\n")
 	f.Fuzz(func(t *testing.T, metrics string) {
 		clock := time.Unix(1.7e9, 0)
-		r, err := parseReading(strings.NewReader(metrics), clock)
+		server := newServer(&url.URL{}, 1)
+		p := &Pool{transport: roundTrips(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {clock.UTC().Format(http.TimeFormat)}}, Body: io.NopCloser(strings.NewReader(metrics))}, nil
+		})}
+		r, err := p.read(t.Context(), server)
 		if err != nil {
 			return
 		}
