@@ -255,7 +255,10 @@ func TestExplainSaysWhatAQueryCostsBeforeAServer(t *testing.T) {
 		out, err := exec.Command(binary(t, "promguard"), args...).CombinedOutput()
 		return string(out), err
 	}
-	out, err := explain()
+	out, err := explain("--start=1700000000", "--step=1000h")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "It reads from before the head of the server")
+	out, err = explain()
 	require.NoError(t, err, out)
 	require.Regexp(t, `(?m)^series +enforce +1\d{5} +\d+ *$`, out)
 	require.Regexp(t, `(?m)^It is expected to take \d{3,}\.\d MiB of the server\.$`, out)

@@ -91,7 +91,7 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	}
 	if f.output == "json" {
 		return cmp.Or(json.NewEncoder(w).Encode(explanation{
-			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Cost.Bytes(),
+			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Cost.Bytes(), Older: v.Cost.Older,
 			Limits: v.Policy.Explain(req, v.Queries, now), Refusals: v.Refusals, Rules: v.Rules,
 		}), status)
 	}
@@ -117,6 +117,9 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	if bytes := v.Cost.Bytes(); bytes > 0 {
 		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(bytes)/(1<<20))
 	}
+	if v.Cost.Older {
+		fmt.Fprintln(w, "It reads from before the head of the server: series that only blocks have are not counted.")
+	}
 	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
 	return status
 }
@@ -127,6 +130,7 @@ type explanation struct {
 	Fingerprints []string             `json:"fingerprints"`
 	Passes       bool                 `json:"passes"`
 	Bytes        int64                `json:"bytes,omitempty"`
+	Older        bool                 `json:"reads_blocks,omitempty"`
 	Limits       []querylimit.Finding `json:"limits"`
 	Refusals     querylimit.Refusals  `json:"refusals,omitempty"`
 	Rules        []string             `json:"rules,omitempty"`

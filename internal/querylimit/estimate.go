@@ -270,16 +270,17 @@ func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration
 	}
 	first := at.start - offset - back
 	x.first, x.last = min(x.first, first), max(x.last, at.end-offset+ahead)
-	if x.head == nil {
-		return g.steps(), 1
-	}
-	x.Older = x.Older || first < float64(x.head.Since.UnixMilli())
-	steps = at.after(float64(x.head.Oldest.UnixMilli()) + offset - ahead)
-	if n.Timestamp != nil {
-		steps *= g.steps()
+	steps, interval := g.steps(), unknownInterval
+	if x.head != nil {
+		interval = x.head.Interval
+		x.Older = x.Older || first < float64(x.head.Since.UnixMilli())
+		after := at.after(float64(x.head.Oldest.UnixMilli()) + offset - ahead)
+		if steps = after; n.Timestamp != nil {
+			steps *= g.steps()
+		}
 	}
 	if samples = 1; window > 0 {
-		samples += math.Floor((back + ahead) / milliseconds(x.head.Interval))
+		samples += math.Floor((back + ahead) / milliseconds(interval))
 	}
 	return steps, samples
 }

@@ -38,6 +38,7 @@ const (
 	leastMemory     = 512 << 20
 	unknownMemory   = 4 << 30
 	samplesOfSeries = 200_000 // where nobody knows how many series there are
+	unknownInterval = time.Minute
 )
 
 // share returns how many things of so many bytes a query may have.
@@ -64,33 +65,41 @@ func (h *Head) bound(ms []*labels.Matcher) float64 {
 	return float64(least)
 }
 
-// boundOf returns how many series one matcher leaves at most; ok is false if it
-// bounds nothing: what it matches cannot be looked up, or nearly all have it.
+// boundOf returns how many series one matcher leaves at most; ok is false if it bounds
+// nothing: series without the label match, too, or nobody knows how many values it has.
 func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
 	switch {
 	case m.Matches("") && m.Name != labels.MetricName: // Every series has a name.
 		return 0, false
 	case m.Type == labels.MatchEqual:
 		return h.count(m.Name, m.Value), true
-	case m.Type == labels.MatchRegexp && listed(m) != nil:
-		for _, value := range listed(m) {
+	case m.Type == labels.MatchRegexp && len(m.SetMatches()) > 0:
+		for _, value := range m.SetMatches() {
 			n += h.count(m.Name, value)
 		}
 		return n, true
-	case m.Name == labels.MetricName:
-		unlisted := h.Series
-		for name, series := range h.Counts[labels.MetricName] {
-			unlisted -= series
-			if m.Matches(name) {
-				n += series
-			}
-		}
-		if h.UnlistedMetric > 0 {
-			n += max(unlisted, 0)
-		}
-		return n, true
 	}
-	return 0, false
+	listed := 0
+	for value, series := range h.Counts[m.Name] {
+		listed += series
+		if m.Matches(value) {
+			n += series
+		}
+	}
+	unlisted, ok := h.unlisted(m.Name, listed)
+	return n + unlisted, ok
+}
+
+// unlisted returns how many series have values of a label at most that are not listed,
+// where so many have those that are; ok is false if nobody knows.
+func (h *Head) unlisted(label string, listed int) (n int, ok bool) {
+	switch {
+	case label == labels.MetricName && h.UnlistedMetric > 0:
+		return max(h.Series-listed, 0), true
+	case label == labels.MetricName || h.UnlistedValue == 0:
+		return 0, true
+	}
+	return max(h.Values[label]-len(h.Counts[label]), 0) * h.UnlistedValue, h.Values[label] > 0
 }
 
 func (h *Head) count(label, value string) int {

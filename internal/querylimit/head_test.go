@@ -37,7 +37,11 @@ func TestSelectorHasNoMoreSeriesThanTheScarcestOfItsMatchers(t *testing.T) {
 		`{job=~"api|node"}`:               5100,
 		`{job=~"api|other"}`:              130,
 		`{job=~"api|"}`:                   10_000, // of series without the label, too
-		`{job=~"a.*"}`:                    10_000,
+		`{job=~"a.*"}`:                    100,
+		`{job=~"a.*|"}`:                   10_000,
+		`{mode=~"i.*"}`:                   500 + 7*30, // Seven values are not listed.
+		`{mode!=""}`:                      500 + 7*30,
+		`{pod=~"a.*"}`:                    10_000,
 		`{job!="api"}`:                    10_000,
 		`{job=""}`:                        10_000,
 		`{job!~"a.*",mode="idle"}`:        500,

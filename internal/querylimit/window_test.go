@@ -67,6 +67,18 @@ func TestWindowsOfARemoteReadAreJudgedEach(t *testing.T) {
 	}
 }
 
+func TestLongWindowsAreRefusedWhereNobodyKnowsTheIntervals(t *testing.T) {
+	set, err := NewRuleset(RulesetOptions{Global: DefaultOptions()})
+	require.NoError(t, err)
+	for text, passes := range map[string]bool{
+		"avg_over_time(up[90d])": true, "avg_over_time(up[200d])": false, "up[30d]": true, "up[60d]": false, "max_over_time(rate(up[5m])[30d:1m])": true,
+	} {
+		v, err := set.Judge(NewAnalyzer(0), &Request{Endpoint: FindEndpoint("query"), Texts: []string{text}, Limit: -1}, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, passes, v.Refusals.Err() == nil, text)
+	}
+}
+
 func TestDefaultStepOfSubqueriesIsThatOfTheServer(t *testing.T) {
 	opts := DefaultOptions()
 	opts.Samples = Bound{ModeEnforce, 61 + 1 + 61}
