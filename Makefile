@@ -86,6 +86,11 @@ test-deploy:
 test-alert-mutants: build
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_MUTANTS=1 go test -count=1 ./test -run TestEveryThreshold
 
+## test-hostile-queries: of drawn queries that pass the limits, the 300 that are expected to take most, before stock Prometheus; test-e2e asks 20
+.PHONY: test-hostile-queries
+test-hostile-queries: build stock
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_HOSTILE_QUERIES=300 go test -count=1 -timeout 60m -v ./test -run TestHostileQueries
+
 ## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
 .PHONY: deploy-render
 deploy-render:

@@ -50,7 +50,7 @@ func TestRequestsTogetherTakeNoMoreMemoryThanTheServerHas(t *testing.T) {
 
 	a := ask("count(heaviest)")
 	require.Equal(t, http.StatusUnprocessableEntity, a.code)
-	require.Contains(t, a.body, "Limit series: a request that reads 200000 series exceeds the 162760 allowed")
+	require.Contains(t, a.body, "Limit series: a request that reads 200000 series exceeds the 175781 allowed")
 	answers := make(chan answer)
 	for i := range 2 { // 250 MB each, of 500.
 		go func() { answers <- ask(fmt.Sprintf("count(heavy) + %d", i)) }()

@@ -25,8 +25,8 @@ type Count struct {
 
 	// hard refuses what is over the ceiling in every mode.
 	hard bool
-	// auto, if not nil, is what a Max of 0 stands for before a server.
-	auto func(*Head) int
+	// auto, if not nil, is what a Max of 0 stands for.
+	auto func(*asked) int
 	// seen returns how many there are; ok is false if the request is of another kind.
 	seen           func(*asked) (n int, ok bool)
 	what, unit, do string
@@ -59,7 +59,7 @@ var counts = [...]Count{
 			e, ok := a.estimate()
 			return whole(e.Series), ok && a.Head != nil
 		},
-		auto: func(h *Head) int { return h.share(bytesPerSeries) },
+		auto: func(a *asked) int { return int(a.Head.share() / bytesPerSeries) },
 		what: "a request that reads ", unit: "series",
 		do: "Match on labels that fewer series have, or read a recording rule.",
 	},
@@ -69,11 +69,12 @@ var counts = [...]Count{
 			e, ok := a.estimate()
 			return whole(e.samples()), ok
 		},
-		auto: func(h *Head) int {
-			if h == nil {
+		auto: func(a *asked) int {
+			if a.Head == nil {
 				return samplesOfSeries
 			}
-			return h.share(bytesPerSample)
+			e, _ := a.estimate() // Its series take their part.
+			return int(max(a.Head.share()-bytesPerSeries*e.Series, 0) / bytesPerSample)
 		},
 		what: "a request that holds ", unit: "samples at once",
 		do:    "Ask for a larger step, a shorter range or fewer series.",
@@ -141,7 +142,7 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 	if !ok {
 		return nil
 	}
-	limit := c.allowed(p, a.Head)
+	limit := c.allowed(p, a)
 	r := c.refuse(p, n, limit)
 	if r != nil && c.offer != nil {
 		if do := c.offer(a, limit); do != "" {
@@ -151,12 +152,12 @@ func (c *Count) check(p *Policy, a *asked) *Refusal {
 	return r
 }
 
-// allowed is how many a request may have before a server.
-func (c *Count) allowed(p *Policy, h *Head) int {
+// allowed is how many a request may have.
+func (c *Count) allowed(p *Policy, a *asked) int {
 	most := c.Of(&p.opts).Max
 	switch {
 	case most == 0 && c.auto != nil:
-		return c.auto(h)
+		return c.auto(a)
 	case most == 0 && c.IsTime:
 		return math.MaxInt
 	}
@@ -180,7 +181,7 @@ func (c *Count) explain(p *Policy, a *asked) (Finding, bool) {
 	if !ok {
 		return Finding{}, false
 	}
-	most := c.allowed(p, a.Head)
+	most := c.allowed(p, a)
 	return Finding{c.Name, c.Of(&p.opts).Mode, c.text(n), c.text(most), n > most}, true
 }
 

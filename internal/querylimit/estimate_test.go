@@ -46,6 +46,15 @@ func TestEstimateFollowsTheEngine(t *testing.T) {
 	}
 }
 
+func TestSeriesTakeTheirPartOfWhatSamplesMayTake(t *testing.T) {
+	allowed := func(text string) int {
+		r := Request{Endpoint: FindEndpoint("query"), Head: testHead()}
+		a := r.asked([]*Query{Analyze(text, mustParse(t, text))}, testNow)
+		return counts[countSamples].allowed(newPolicy(t, nil), &a)
+	}
+	require.InDelta(t, 4980*bytesPerSeries/bytesPerSample, allowed("up")-allowed(`{job="node"}`), 1)
+}
+
 func TestRefusalOffersWhatPasses(t *testing.T) {
 	set, err := NewRuleset(RulesetOptions{Global: DefaultOptions()})
 	require.NoError(t, err)
