@@ -115,10 +115,11 @@ func (q *Query) bounds(h *Head) []float64 {
 	known := q.known.Load()
 	if known == nil || known.head != h {
 		known = &knownBounds{head: h, series: make([]float64, len(q.selectors))}
+		looks := maxLooks
 		for i := range q.selectors {
 			known.series[i] = 1
 			if h != nil {
-				known.series[i] = h.bound(q.selectors[i])
+				known.series[i] = h.bound(q.selectors[i], &looks)
 			}
 		}
 		q.known.Store(known)

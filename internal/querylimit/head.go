@@ -52,11 +52,16 @@ func (h *Head) share() float64 {
 // take, but not less than one request may have.
 func (h *Head) Room() int64 { return max(h.Memory-h.Resident, int64(sharePerQuery*float64(h.Memory))) }
 
-// bound returns how many series of the head a selector has at most.
-func (h *Head) bound(ms []*labels.Matcher) float64 {
+// maxLooks is at how many values the regular expressions of a query are tried. What is
+// beyond bounds nothing.
+const maxLooks = 30_000
+
+// bound returns how many series of the head a selector has at most. Looks are at how many
+// values its regular expressions may be tried yet.
+func (h *Head) bound(ms []*labels.Matcher, looks *int) float64 {
 	least := h.Series
 	for _, m := range ms {
-		if n, ok := h.boundOf(m); ok {
+		if n, ok := h.boundOf(m, looks); ok {
 			least = min(least, n)
 		}
 	}
@@ -65,7 +70,7 @@ func (h *Head) bound(ms []*labels.Matcher) float64 {
 
 // boundOf returns how many series one matcher leaves at most; ok is false if it bounds
 // nothing: series without the label match, too, or nobody knows how many values it has.
-func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
+func (h *Head) boundOf(m *labels.Matcher, looks *int) (n int, ok bool) {
 	switch {
 	case m.Matches("") && m.Name != labels.MetricName: // Every series has a name.
 		return 0, false
@@ -76,6 +81,9 @@ func (h *Head) boundOf(m *labels.Matcher) (n int, ok bool) {
 			n += h.count(m.Name, value)
 		}
 		return n, true
+	}
+	if *looks -= len(h.Counts[m.Name]); *looks < 0 {
+		return 0, false
 	}
 	listed := 0
 	for value, series := range h.Counts[m.Name] {

@@ -28,6 +28,10 @@ func testHead() *Head {
 
 func TestSelectorHasNoMoreSeriesThanTheScarcestOfItsMatchers(t *testing.T) {
 	h := testHead()
+	bound := func(selector string) float64 {
+		looks := maxLooks
+		return h.bound(parseSelector(t, selector), &looks)
+	}
 	for selector, want := range map[string]float64{
 		`up`:                              20,
 		`absent_metric`:                   0,
@@ -51,9 +55,17 @@ func TestSelectorHasNoMoreSeriesThanTheScarcestOfItsMatchers(t *testing.T) {
 		`{__name__!="up"}`:                4060,
 		`{le!=""}`:                        10_000,
 	} {
-		require.Equal(t, want, h.bound(parseSelector(t, selector)), selector)
+		require.Equal(t, want, bound(selector), selector)
 	}
 	h.UnlistedMetric = 7
-	require.Equal(t, 7.0, h.bound(parseSelector(t, `absent_metric`)))
-	require.Equal(t, 4050+10_000-4080.0, h.bound(parseSelector(t, `{__name__=~"node_.*"}`)), "what is not listed may match")
+	require.Equal(t, 7.0, bound(`absent_metric`))
+	require.Equal(t, 4050+10_000-4080.0, bound(`{__name__=~"node_.*"}`), "what is not listed may match")
+}
+
+func TestRegularExpressionsAreTriedAtSoManyValuesAndNoMore(t *testing.T) {
+	h := testHead()
+	looks := 5
+	require.Equal(t, 4050.0, h.bound(parseSelector(t, `{__name__=~"node_.*"}`), &looks), "there are four names")
+	require.Equal(t, 10_000.0, h.bound(parseSelector(t, `{__name__=~"node_.*"}`), &looks))
+	require.Equal(t, 20.0, h.bound(parseSelector(t, `up`), &looks))
 }
