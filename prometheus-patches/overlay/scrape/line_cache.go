@@ -22,11 +22,12 @@ func (c *scrapeCache) get(met []byte) (*cacheEntry, bool, bool) {
 	e := c.lines.kept.at(s.n())
 	alreadyScraped := e.lastIter == c.iter
 	e.lastIter = c.iter
+	c.last = e
 	return e, true, alreadyScraped
 }
 
 func (c *scrapeCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
-	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iter, lset: lset})
+	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iter, series: c.labelsOf(ref, lset)})
 }
 
 func (c *scrapeCache) addDropped(met []byte) {
@@ -50,8 +51,10 @@ func (c *scrapeCache) getDropped(met []byte) bool {
 
 // updateRef points the entry at a new storage reference, e.g. because the storage
 // garbage collected the series and had to recreate it.
-func (*scrapeCache) updateRef(ce *cacheEntry, ref storage.SeriesRef) {
-	ce.ref = ref
+func (c *scrapeCache) updateRef(ce *cacheEntry, ref storage.SeriesRef) {
+	if ce.ref != ref {
+		ce.ref, ce.series = ref, c.labelsOf(ref, ce.series.Labels())
+	}
 }
 
 func (c *scrapeCache) trackStaleness(_ storage.SeriesRef, ce *cacheEntry) {
@@ -61,10 +64,10 @@ func (c *scrapeCache) trackStaleness(_ storage.SeriesRef, ce *cacheEntry) {
 // forEachStale calls f with each series that was tracked in the iteration before
 // and not in this one, in whichever text.
 func (c *scrapeCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool) {
-	stale := map[storage.SeriesRef]labels.Labels{}
+	stale := map[storage.SeriesRef]storage.Labels{}
 	for i := range c.lines.kept.n {
 		if e := c.lines.kept.at(i); e.tracked == c.now()-1 {
-			stale[e.ref] = e.lset
+			stale[e.ref] = e.series
 		}
 	}
 	if len(stale) == 0 {
@@ -75,8 +78,8 @@ func (c *scrapeCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool
 			delete(stale, e.ref)
 		}
 	}
-	for ref, lset := range stale {
-		if !f(ref, lset) {
+	for ref, series := range stale {
+		if !f(ref, series.Labels()) {
 			return
 		}
 	}

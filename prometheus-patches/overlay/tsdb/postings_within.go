@@ -22,6 +22,9 @@ const checkPostingsEvery = 256
 const (
 	refBytes  = 8
 	listBytes = 72
+	// sortedBytes is for a series that is sorted: a pointer, a reference, its name, and
+	// what is compared of the series of a name.
+	sortedBytes = 120
 )
 
 // selectWithin is PostingsForMatchers for a selection of series. Postings are the
@@ -165,13 +168,13 @@ func (b *boundIndex) ShardedPostings(p index.Postings, shardIndex, shardCount ui
 }
 
 // reordered returns the selected postings as the function returns them. The head
-// holds a pointer and a reference of each to do so, and blocks nothing.
+// holds something of each to do so, and blocks nothing.
 func (b *boundIndex) reordered(p index.Postings, f func(index.Postings) index.Postings) index.Postings {
 	selected, ok := p.(*boundPostings)
 	if !ok {
 		return p // Why they could not be reordered before.
 	}
-	drained := b.bind(selected.Postings, 2*refBytes)
+	drained := b.bind(selected.Postings, sortedBytes)
 	result := f(drained)
 	switch {
 	case result == index.Postings(drained):
@@ -179,20 +182,20 @@ func (b *boundIndex) reordered(p index.Postings, f func(index.Postings) index.Po
 	case drained.err != nil:
 		return index.ErrPostings(drained.err)
 	}
-	if err := b.account.Use(-drained.read * refBytes); err != nil {
+	if err := b.account.Use(drained.read * (refBytes - sortedBytes)); err != nil {
 		return index.ErrPostings(err)
 	}
 	return b.selected(result)
 }
 
-// compareWithin compares the labels of series that were read from p. Sorting a
-// million of them takes seconds: when the read has ended all are equal, which ends
-// the sort.
-func compareWithin(p index.Postings, a, b *memSeries) int {
-	if bound, ok := p.(*boundPostings); ok && bound.done() {
-		return 0
+// sortWithin sorts series that were read from p. Sorting a million of them takes
+// seconds: it ends soon after the read has.
+func sortWithin(p index.Postings, series []*memSeries) {
+	done := func() bool { return false }
+	if bound, ok := p.(*boundPostings); ok {
+		done = bound.done
 	}
-	return labels.Compare(a.labels(), b.labels())
+	sortByLabels(series, done)
 }
 
 type boundPostings struct {

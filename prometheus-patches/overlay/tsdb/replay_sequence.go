@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/model/exemplar"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -50,12 +49,12 @@ func (x *replayIndex) all() iter.Seq2[uint32, *replaySeries] {
 
 // find returns the series with these labels, or nil and the place in the table
 // where it belongs.
-func (x *replayIndex) find(hash uint64, lset labels.Labels) (*memSeries, uint64) {
+func (x *replayIndex) find(hash uint64, lset *packedLabels) (*memSeries, uint64) {
 	mask := uint64(len(x.table) - 1)
 	i := hash & mask
 	for ; x.table[i] != 0; i = (i + 1) & mask {
 		s := x.at(x.table[i] - 1)
-		if s.hash == hash && s.series != nil && labels.Equal(s.series.lset, lset) {
+		if s.hash == hash && s.series != nil && s.series.lset.equalPacked(lset) {
 			return s.series, i
 		}
 	}
@@ -205,7 +204,7 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return errOddReplay
 	}
 	s.lastSeriesID = max(s.lastSeriesID, uint64(ref))
-	existing, place := s.index.find(rs.hash, rs.series.lset)
+	existing, place := s.index.find(rs.hash, &rs.series.lset)
 	if existing != nil {
 		s.duplicate(b, ref, existing)
 		select {
@@ -352,7 +351,7 @@ func (x *replayIndexer) run() {
 	for b := range x.in {
 		x.r.guard(func() {
 			for _, s := range b.created {
-				x.postings.Add(storage.SeriesRef(s.ref), s.lset)
+				x.addPostings(s)
 			}
 			for _, e := range b.exemplify {
 				x.addExemplar(e)
@@ -366,7 +365,7 @@ func (x *replayIndexer) addExemplar(e replayExemplar) {
 	if x.exemplars == nil {
 		return
 	}
-	err := x.exemplars.AddExemplar(e.series.lset, e.e)
+	err := x.exemplars.AddExemplar(e.series.lset.Labels(), e.e)
 	if err == nil {
 		x.r.replayed.exemplar(e.series.ref, e.e.Ts)
 	}

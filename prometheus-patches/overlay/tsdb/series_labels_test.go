@@ -64,7 +64,7 @@ func TestSeriesLabelsOfTheHeadAllocateLittleForASeries(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
-	allocs := testing.AllocsPerRun(3, func() {
+	list := func() {
 		q, err := db.Querier(0, 10)
 		require.NoError(t, err)
 		set := q.Select(t.Context(), false, &storage.SelectHints{Start: 0, End: 10, Func: "series"}, labels.MustNewMatcher(labels.MatchEqual, "__name__", "m"))
@@ -73,8 +73,9 @@ func TestSeriesLabelsOfTheHeadAllocateLittleForASeries(t *testing.T) {
 		}
 		require.NoError(t, set.Err())
 		require.NoError(t, q.Close())
-	})
-	require.Less(t, allocs, float64(n)/20)
+	}
+	list() // What is read again is kept for a while.
+	require.Less(t, testing.AllocsPerRun(3, list), float64(n)/20)
 }
 
 func TestSeriesLabelsStayAfterTheNextSeries(t *testing.T) {

@@ -160,12 +160,12 @@ func hashTag(hash uint64) uint32 { return uint32(hash >> 32) }
 // hashOfTag returns a hash with the tag.
 func hashOfTag(tag uint32) uint64 { return uint64(tag) << 32 }
 
-func (t *seriesHashmap) slot(tag uint32, lset labels.Labels) int {
+func (t *seriesHashmap) slot(tag uint32, has func(*memSeries) bool) int {
 	if t.count == 0 {
 		return -1
 	}
 	for i := t.home(tag); t.slots[i] != nil; i = t.next(i) {
-		if t.tags[i] == tag && labels.Equal(t.slots[i].labels(), lset) {
+		if t.tags[i] == tag && has(t.slots[i]) {
 			return i
 		}
 	}
@@ -173,7 +173,7 @@ func (t *seriesHashmap) slot(tag uint32, lset labels.Labels) int {
 }
 
 func (t *seriesHashmap) get(hash uint64, lset labels.Labels) *memSeries {
-	if i := t.slot(hashTag(hash), lset); i >= 0 {
+	if i := t.slot(hashTag(hash), func(s *memSeries) bool { return s.hasLabels(lset) }); i >= 0 {
 		return t.slots[i]
 	}
 	return nil
@@ -182,7 +182,7 @@ func (t *seriesHashmap) get(hash uint64, lset labels.Labels) *memSeries {
 // set replaces a series that has the same labels.
 func (t *seriesHashmap) set(hash uint64, s *memSeries) {
 	tag := hashTag(hash)
-	if i := t.slot(tag, s.labels()); i >= 0 {
+	if i := t.slot(tag, s.sameLabels); i >= 0 {
 		t.slots[i] = s
 		return
 	}

@@ -56,8 +56,10 @@ func NewPostingsBuilder() *PostingsBuilder {
 
 // Add adds a series, with a reference below 1<<63. Its labels must not change
 // afterwards.
-func (b *PostingsBuilder) Add(ref storage.SeriesRef, lset labels.Labels) {
-	lset.Range(func(l labels.Label) { b.add(ref, l) })
+func (b *PostingsBuilder) Add(ref storage.SeriesRef, ls []labels.Label) {
+	for _, l := range ls {
+		b.add(ref, l)
+	}
 	b.add(ref, allPostingsKey)
 }
 

@@ -38,7 +38,9 @@ func TestPostingsBuilderGivesWhatAddGives(t *testing.T) {
 			lb.Sort()
 			lset := lb.Labels()
 			want.Add(ref, lset)
-			b.Add(ref, lset)
+			var ls []labels.Label
+			lset.Range(func(l labels.Label) { ls = append(ls, l) })
+			b.Add(ref, ls)
 		}
 		got := NewUnorderedMemPostings()
 		b.AddTo(got)
