@@ -22,9 +22,9 @@ const checkPostingsEvery = 256
 const (
 	refBytes  = 8
 	listBytes = 72
-	// sortedBytes is for a series that is sorted: a pointer, a reference, its name, and
-	// what is compared of the series of a name.
-	sortedBytes = 120
+	// sortedBytes is for a series that is sorted: a pointer, a reference, its first label,
+	// and who reads the rest.
+	sortedBytes = 136
 )
 
 // selectWithin is PostingsForMatchers for a selection of series. Postings are the

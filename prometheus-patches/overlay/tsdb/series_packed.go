@@ -194,14 +194,6 @@ func (s *memSeries) sameLabels(o *memSeries) bool { return s.lset.equalPacked(&o
 // rangeLabels calls f on each label of the series.
 func (s *memSeries) rangeLabels(f func(labels.Label)) { s.lset.Range(f) }
 
-// compareLabels is labels.Compare for the labels of two series.
-func compareLabels(a, b *memSeries) int {
-	if a.lset.same(&b.lset) {
-		return 0
-	}
-	return compareReaders(a.lset.reader(), b.lset.reader())
-}
-
 // compareReaders compares what two readers have not read yet.
 func compareReaders(ra, rb packedReader) int {
 	for {

@@ -43,8 +43,6 @@ func (s *memSeries) sameLabels(o *memSeries) bool { return labels.Equal(s.labels
 
 func (s *memSeries) rangeLabels(f func(labels.Label)) { s.labels().Range(f) }
 
-func compareLabels(a, b *memSeries) int { return labels.Compare(a.labels(), b.labels()) }
-
 type labelsReader struct{}
 
 func (h *headIndexReader) readOnce(bool) *headIndexReader { return h }
@@ -62,6 +60,6 @@ func sortByLabels(series []*memSeries, done func() bool) {
 		if done() {
 			return 0
 		}
-		return compareLabels(a, b)
+		return labels.Compare(a.labels(), b.labels())
 	})
 }

@@ -370,3 +370,6 @@ func BenchmarkPackedLabels(b *testing.B) {
 		})
 	}
 }
+
+// compareLabels is labels.Compare for the labels of two series.
+func compareLabels(a, b *memSeries) int { return compareReaders(a.lset.reader(), b.lset.reader()) }

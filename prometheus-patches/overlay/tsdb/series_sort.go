@@ -12,79 +12,104 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// sortByLabels sorts series by their labels, first by their names, and then the series
-// of each name by the rest: neither puts labels together. It ends soon after done says
-// so, with the series in any order.
+// sortByLabels sorts series by their labels: by their first, which mostly is the name, and
+// those with the same by the rest. Neither puts labels together. It ends soon after done
+// says so, with the series in any order.
 func sortByLabels(series []*memSeries, done func() bool) {
-	named := make([]namedSeries, len(series))
+	firsts := make([]firstLabel, len(series))
 	for i, s := range series {
-		named[i] = nameOf(s)
+		r := s.lset.reader()
+		l, _ := r.next()
+		firsts[i] = firstLabel{l, s}
 	}
-	slices.SortFunc(named, func(a, b namedSeries) int {
+	sortUntil(firsts, done, func(a, b firstLabel) int {
+		if a.Name != b.Name {
+			return strings.Compare(a.Name, b.Name)
+		}
+		return strings.Compare(a.Value, b.Value)
+	})
+	rest := restOfLabels{done: done}
+	for len(firsts) > 0 {
+		n := 1
+		for n < len(firsts) && firsts[n].Label == firsts[0].Label {
+			n++
+		}
+		rest.sort(firsts[:n])
+		for i := range firsts[:n] {
+			series[i] = firsts[i].series
+		}
+		series, firsts = series[n:], firsts[n:]
+	}
+}
+
+func sortUntil[T any](s []T, done func() bool, compare func(a, b T) int) {
+	slices.SortFunc(s, func(a, b T) int {
 		if done() {
 			return 0 // All are equal, which ends the sort.
 		}
-		return compareNames(a, b)
+		return compare(a, b)
 	})
-	var rest []restOfSeries
-	for len(named) > 0 {
-		n := 1
-		for n < len(named) && named[n].name == named[0].name && named[0].name != "" {
-			n++
-		}
-		rest = sortRest(rest[:0], named[:n], done)
-		for i := range named[:n] {
-			series[i] = named[i].series
-		}
-		series, named = series[n:], named[n:]
-	}
 }
 
-// namedSeries is a series whose first label is its name, which is empty if it is not.
-type namedSeries struct {
-	name   string
+// firstLabel is the first label of a series, empty if it has none.
+type firstLabel struct {
+	labels.Label
 	series *memSeries
 }
 
-func nameOf(s *memSeries) namedSeries {
-	r := s.lset.reader()
-	if l, ok := r.next(); ok && l.Name == labels.MetricName {
-		return namedSeries{l.Value, s}
-	}
-	return namedSeries{"", s}
+// restOfLabels sorts series by the labels that come after their first. It has the buffers
+// for that.
+type restOfLabels struct {
+	done    func() bool
+	pieces  []pieceOfSeries
+	readers []readerOfSeries
 }
 
-func compareNames(a, b namedSeries) int {
-	if a.name == "" || b.name == "" {
-		return compareLabels(a.series, b.series)
-	}
-	return strings.Compare(a.name, b.name)
+type pieceOfSeries struct {
+	labels string
+	series *memSeries
 }
 
-// restOfSeries are the labels of a series that come after its name.
-type restOfSeries struct {
+type readerOfSeries struct {
 	labels packedReader
 	series *memSeries
 }
 
-// sortRest sorts series of one name. It returns its buffer.
-func sortRest(rest []restOfSeries, named []namedSeries, done func() bool) []restOfSeries {
-	if len(named) < 2 {
-		return rest
+func (r *restOfLabels) sort(group []firstLabel) {
+	if len(group) > 1 && !r.sortPieces(group) {
+		r.sortReaders(group)
 	}
-	for _, n := range named {
-		r := n.series.lset.reader()
-		r.next()
-		rest = append(rest, restOfSeries{r, n.series})
-	}
-	slices.SortFunc(rest, func(a, b restOfSeries) int {
-		if done() {
-			return 0
+}
+
+// sortPieces sorts series of each of which the rest is one piece, and returns false if it
+// is not: most metrics differ in their names alone from others with the same base.
+func (r *restOfLabels) sortPieces(group []firstLabel) bool {
+	r.pieces = slices.Grow(r.pieces[:0], len(group))
+	for _, f := range group {
+		after := f.series.lset.reader()
+		after.next()
+		left, ok := after.left()
+		if !ok {
+			return false
 		}
-		return compareReaders(a.labels, b.labels)
-	})
-	for i := range rest {
-		named[i].series = rest[i].series
+		r.pieces = append(r.pieces, pieceOfSeries{left, f.series})
 	}
-	return rest
+	sortUntil(r.pieces, r.done, func(a, b pieceOfSeries) int { return labels.Compare(asLabels(a.labels), asLabels(b.labels)) })
+	for i := range r.pieces {
+		group[i].series = r.pieces[i].series
+	}
+	return true
+}
+
+func (r *restOfLabels) sortReaders(group []firstLabel) {
+	r.readers = slices.Grow(r.readers[:0], len(group))
+	for _, f := range group {
+		after := f.series.lset.reader()
+		after.next()
+		r.readers = append(r.readers, readerOfSeries{after, f.series})
+	}
+	sortUntil(r.readers, r.done, func(a, b readerOfSeries) int { return compareReaders(a.labels, b.labels) })
+	for i := range r.readers {
+		group[i].series = r.readers[i].series
+	}
 }
