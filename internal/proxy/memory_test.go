@@ -25,7 +25,7 @@ func TestRequestsTogetherTakeNoMoreMemoryThanTheServerHas(t *testing.T) {
 	behind := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "status/tsdb"):
-			fmt.Fprint(w, `{"status":"success","data":{"headStats":{"numSeries":400000,"minTime":1},"seriesCountByMetricName":[{"name":"heavy","value":80000},{"name":"heaviest","value":200000},{"name":"up","value":5}]}}`)
+			fmt.Fprint(w, `{"status":"success","data":{"headStats":{"numSeries":400000,"minTime":1},"seriesCountByMetricName":[{"name":"heavy","value":70000},{"name":"heaviest","value":200000},{"name":"up","value":5}]}}`)
 		case r.URL.Path == "/metrics":
 			fmt.Fprint(w, "process_resident_memory_bytes 1.5e9\ngo_gc_gomemlimit_bytes 2e9\n")
 		case strings.Contains(r.FormValue("query"), "heavy"):
@@ -50,7 +50,7 @@ func TestRequestsTogetherTakeNoMoreMemoryThanTheServerHas(t *testing.T) {
 
 	a := ask("count(heaviest)")
 	require.Equal(t, http.StatusUnprocessableEntity, a.code)
-	require.Contains(t, a.body, "Limit series: a request that reads 200000 series exceeds the 175781 allowed")
+	require.Contains(t, a.body, "Limit series: a request that reads 200000 series exceeds the 137276 allowed")
 	answers := make(chan answer)
 	for i := range 2 { // 250 MB each, of 500.
 		go func() { answers <- ask(fmt.Sprintf("count(heavy) + %d", i)) }()
