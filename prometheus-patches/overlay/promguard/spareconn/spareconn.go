@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,7 @@ const lifetime = 30 * time.Second
 
 // fresh is how long a connection may take for its first request before it is closed in
 // favour of those that have carried some.
-const fresh = time.Second
+const fresh = 50 * time.Millisecond
 
 // served are the paths that are answered over spare connections.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
@@ -183,19 +184,51 @@ func (p *Pool) accept(inner net.Conn) net.Conn {
 }
 
 // replaceable returns which connection is closed in favour of c, or nil. A client may be
-// about to send its first request: it has a while for that, if there is another one.
+// about to send its first request: it has a moment for that, if there is another one.
 func (p *Pool) replaceable(c *conn) *conn {
-	first := p.unused.Front()
-	if first != nil && first.Value != c && c.since.Sub(first.Value.(*conn).since) >= fresh {
-		return first.Value.(*conn)
+	if other := silent(p.unused, c, fresh); other != nil {
+		return other
 	}
-	if longest := p.idle.Front(); longest != nil {
-		return longest.Value.(*conn)
+	if other := silent(p.idle, c, 0); other != nil {
+		return other
 	}
-	if first != nil && first.Value != c {
-		return first.Value.(*conn)
+	return silent(p.unused, c, 0)
+}
+
+// mostLooks is how many connections are looked at for one that is silent.
+const mostLooks = 16
+
+// silent returns the first of the list that was accepted so long before c, and whose
+// client has sent nothing that the server has not read: else it would be cut off.
+func silent(list *list.List, c *conn, before time.Duration) *conn {
+	looks := 0
+	for e := list.Front(); e != nil && looks < mostLooks; e = e.Next() {
+		other := e.Value.(*conn)
+		if c.since.Sub(other.since) < before {
+			return nil // Those behind are younger.
+		}
+		if looks++; other != c && !other.speaks() {
+			return other
+		}
 	}
 	return nil
+}
+
+// speaks says whether the client has sent something that is not read yet.
+func (c *conn) speaks() (speaks bool) {
+	raw, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	rc, err := raw.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = rc.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		speaks = err == nil && n > 0
+	})
+	return speaks
 }
 
 // file puts the connection behind those that wait, if no request runs on it.
