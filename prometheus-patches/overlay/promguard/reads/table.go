@@ -98,12 +98,13 @@ func (t *Table) Len() int {
 	return len(t.reads)
 }
 
-// Running returns how many reads run.
+// Running returns how many reads run whose answer has not begun: one that is sent may wait
+// for its client.
 func (t *Table) Running() (n int) {
 	t.mtx.Lock()
 	defer t.mtx.Unlock()
 	for _, r := range t.reads {
-		if r.running.Load() {
+		if r.running.Load() && !r.isAnswered() {
 			n++
 		}
 	}

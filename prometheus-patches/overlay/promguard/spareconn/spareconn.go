@@ -7,9 +7,9 @@
 // Prometheus accepts --web.max-connections connections and lets all others wait
 // in the kernel, those of the kubelet's probes among them: as many clients that
 // are idle or slow make it look dead, and it is killed. Here a connection on which
-// no request runs is closed when another one needs its room: those first that never
-// carried one, then the one that has been so for longest. If requests run on all, some
-// more connections are accepted for what must never wait.
+// no request runs is closed when another one needs its room: one that never carried a
+// request if most are such, else the one that has been idle for longest. If requests run
+// on all, some more connections are accepted for what must never wait.
 package spareconn
 
 import (
@@ -18,8 +18,10 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,9 +32,13 @@ import (
 // earlier.
 const lifetime = 30 * time.Second
 
-// fresh is how long a connection may take for its first request before it is closed in
-// favour of those that have carried some.
-const fresh = time.Second
+const (
+	// fresh is how long a connection may take for its first request. It is short: what
+	// waits in the kernel waits for it.
+	fresh = 50 * time.Millisecond
+	// speaking is how long a request may take from its first byte to its handler.
+	speaking = time.Second
+)
 
 // served are the paths that are answered over spare connections.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
@@ -125,6 +131,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	time.Sleep(l.pool.pause())
 	return l.pool.accept(c), nil
 }
 
@@ -132,6 +139,7 @@ func (l *listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	pool   *Pool
+	read   atomic.Int64 // When something was read last, in nanoseconds. Not guarded.
 	closed bool
 	state  http.ConnState
 	since  time.Time // When it was accepted.
@@ -182,20 +190,62 @@ func (p *Pool) accept(inner net.Conn) net.Conn {
 	return c
 }
 
-// replaceable returns which connection is closed in favour of c, or nil. A client may be
-// about to send its first request: it has a while for that, if there is another one.
+// pause returns how long the next connection has to wait so that those that never carried
+// a request have had their time, if they are most of all: the server accepts faster than
+// it reads.
+func (p *Pool) pause() time.Duration {
+	p.mtx.Lock()
+	defer p.mtx.Unlock()
+	if p.open < p.most || !p.mostAreUnused() {
+		return 0
+	}
+	return fresh - time.Since(p.unused.Front().Value.(*conn).since)
+}
+
+func (p *Pool) mostAreUnused() bool { return p.unused.Len() > p.most/2 }
+
+// replaceable returns which connection is closed in favour of c, or nil: one that never
+// carried a request if most are such, then the one that has been idle for longest. One
+// whose client has begun a request is closed only if all looked at have.
 func (p *Pool) replaceable(c *conn) *conn {
-	first := p.unused.Front()
-	if first != nil && first.Value != c && c.since.Sub(first.Value.(*conn).since) >= fresh {
-		return first.Value.(*conn)
+	order := []*list.List{p.idle, p.unused}
+	if p.mostAreUnused() {
+		slices.Reverse(order)
 	}
-	if longest := p.idle.Front(); longest != nil {
-		return longest.Value.(*conn)
-	}
-	if first != nil && first.Value != c {
-		return first.Value.(*conn)
+	for _, spoken := range []bool{false, true} {
+		for _, l := range order {
+			if other := first(l, func(o *conn) bool { return o != c && (spoken || !o.speaks()) }); other != nil {
+				return other
+			}
+		}
 	}
 	return nil
+}
+
+// mostLooks is how many connections are looked at for one that may be closed.
+const mostLooks = 16
+
+// first returns the first of the list that fits, or nil.
+func first(l *list.List, fits func(*conn) bool) *conn {
+	for e, looks := l.Front(), 0; e != nil && looks < mostLooks; e, looks = e.Next(), looks+1 {
+		if c := e.Value.(*conn); fits(c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// speaks says whether the server has read something of late: a handshake or a request
+// begins.
+func (c *conn) speaks() bool { return time.Since(time.Unix(0, c.read.Load())) < speaking }
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.read.Store(time.Now().UnixNano())
+	}
+	return n, err
 }
 
 // file puts the connection behind those that wait, if no request runs on it.

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -151,41 +153,76 @@ func TestConnectionsThatAskForNothingMakeRoomForThoseThatDo(t *testing.T) {
 }
 
 func TestWhichConnectionMakesRoom(t *testing.T) {
-	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	type state struct {
+		used, spoke bool
+		requests    int
+	}
 	for _, tc := range []struct {
 		name  string
-		open  []conn
+		open  []state
 		close int // Of those that are open; -1: none.
 	}{
-		{"one that never carried a request", []conn{{used: true}, {since: ago(2 * fresh)}, {since: ago(2 * fresh)}}, 1},
-		{"the longest idle one, if the unused ones are fresh", []conn{{since: ago(fresh / 2)}, {used: true}, {used: true}}, 1},
-		{"a fresh one, if there is no other", []conn{{since: ago(fresh / 2)}, {since: ago(fresh / 2)}}, 0},
-		{"none on which a request runs", []conn{{used: true, requests: 1}, {used: true, requests: 1}}, -1},
+		{"one that never carried a request, if most are such", []state{{used: true}, {}, {}}, 1},
+		{"the one that is idle for longest, if most have carried some", []state{{}, {used: true}, {used: true}, {used: true}}, 1},
+		{"the next one, if a request begins on the first", []state{{spoke: true}, {}, {}}, 1},
+		{"an idle one, if requests begin on all others", []state{{spoke: true}, {spoke: true}, {used: true}}, 2},
+		{"the first, if requests begin on all", []state{{spoke: true}, {spoke: true}}, 0},
+		{"none on which a request runs", []state{{used: true, requests: 1}, {used: true, requests: 1}}, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := NewPool(len(tc.open), 1, prometheus.NewRegistry())
-			closed := -1
-			for i := range tc.open {
-				c := &tc.open[i]
+			accept := func() *conn {
 				inner, other := net.Pipe()
 				t.Cleanup(func() { inner.Close(); other.Close() })
-				c.Conn, c.pool = inner, p
-				p.open++
-				c.file()
+				return p.accept(inner).(*conn)
 			}
-			inner, other := net.Pipe()
-			t.Cleanup(func() { inner.Close(); other.Close() })
-			p.accept(inner)
-			for i := range tc.open {
-				if tc.open[i].closed {
-					require.Equal(t, -1, closed, "one is enough")
-					closed = i
+			open := make([]*conn, len(tc.open))
+			for i, is := range tc.open {
+				open[i] = accept()
+				open[i].unfile()
+				open[i].used, open[i].requests = is.used, is.requests
+				if is.spoke {
+					open[i].read.Store(time.Now().UnixNano())
 				}
+				open[i].file()
 			}
+			accept()
+			closed := slices.IndexFunc(open, func(c *conn) bool { return c.closed })
 			require.Equal(t, tc.close, closed)
 		})
 	}
 }
+
+func TestAFloodOfConnectionsLeavesEachATimeForItsFirstRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(8, 0, prometheus.NewRegistry())
+		l := &listener{endless{}, p}
+		shortest := time.Hour
+		var open []*conn
+		begin := time.Now()
+		for range 1000 {
+			c, err := l.Accept()
+			require.NoError(t, err)
+			for len(open) > 0 && open[0].closed {
+				shortest = min(shortest, time.Since(open[0].since))
+				open = open[1:]
+			}
+			open = append(open, c.(*conn))
+		}
+		require.Equal(t, fresh, shortest)
+		require.Less(t, time.Since(begin), 1000/8*fresh+fresh, "and no longer")
+		require.Equal(t, 8, p.open)
+	})
+}
+
+// endless is a listener to whom clients come that say nothing.
+type endless struct{ net.Listener }
+
+func (endless) Accept() (net.Conn, error) { return silent{}, nil }
+
+type silent struct{ net.Conn }
+
+func (silent) Close() error { return nil }
 
 func TestARequestThatRunsIsNeverClosed(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
