@@ -6,19 +6,20 @@
 //
 // Prometheus accepts --web.max-connections connections and lets all others wait
 // in the kernel, those of the kubelet's probes among them: as many clients that
-// are idle or slow make it look dead, and it is killed. Here a connection on which
-// no request runs is closed when another one needs its room: one that never carried a
-// request if most are such, else the one that has been idle for longest. If requests run
-// on all, some more connections are accepted for what must never wait.
+// are idle or slow make it look dead, and it is killed. Here a connection gets to the
+// server when its client has said something. Until then it waits where it takes little,
+// and the one that has waited for longest is closed when there are too many. One on which
+// no request runs any more is closed when another one needs its room. If requests run on
+// all, some more connections are accepted for what must never wait.
 package spareconn
 
 import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,11 +34,11 @@ import (
 const lifetime = 30 * time.Second
 
 const (
-	// fresh is how long a connection may take for its first request. It is short: what
-	// waits in the kernel waits for it.
-	fresh = 50 * time.Millisecond
-	// speaking is how long a request may take from its first byte to its handler.
-	speaking = time.Second
+	// silentPerConnection is how many connections wait for their client's first byte, for
+	// each that the server has. Each takes 6 KiB.
+	silentPerConnection = 10
+	// beginning is how long a request may take from its first byte to its handler.
+	beginning = time.Second
 )
 
 // served are the paths that are answered over spare connections.
@@ -46,30 +47,33 @@ var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/ap
 // Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {
 	most     int
-	extra    int
-	spare    prometheus.Counter
+	spare    int
+	spared   prometheus.Counter
 	refused  prometheus.Counter
 	replaced prometheus.Counter
 
 	mtx  sync.Mutex
-	open int
+	room *sync.Cond // A connection has been closed, or its request has ended.
+	open int        // Connections that the server has.
 	// spares are how many of those on which requests run are spare.
 	spares int
-	// unused and idle are the connections on which no request runs, those first that
-	// have been so for longest. On the unused ones none ever has.
-	unused, idle *list.List
+	// silent are the connections that the server does not have yet. On unused and idle
+	// ones no request runs; on the unused ones none ever has. Those are first that have
+	// been so for longest.
+	silent, unused, idle *list.List
 }
 
-// NewPool returns a pool of at most so many connections, and some to spare for what
-// must never wait.
+// NewPool returns a pool of at most so many connections on which requests run, and some
+// to spare for what must never wait.
 func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
 	factory := promauto.With(reg)
-	return &Pool{
+	p := &Pool{
 		most:   most,
-		extra:  spare,
+		spare:  spare,
+		silent: list.New(),
 		unused: list.New(),
 		idle:   list.New(),
-		spare: factory.NewCounter(prometheus.CounterOpts{
+		spared: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_accepted_total",
 			Help: "Connections that were accepted although requests ran on --web.max-connections others.",
 		}),
@@ -79,17 +83,22 @@ func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
 		}),
 		replaced: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_idle_connections_closed_total",
-			Help: "Connections without a request that were closed because --web.max-connections were open and another one came.",
+			Help: "Connections without a request that were closed because others needed their room.",
 		}),
 	}
+	p.room = sync.NewCond(&p.mtx)
+	return p
 }
+
+// mostSilent is how many connections may wait for their client's first byte.
+func (p *Pool) mostSilent() int { return silentPerConnection * p.most }
 
 // Extra is by how many connections the listeners have to take more.
 func (p *Pool) Extra() int {
 	if p == nil {
 		return 0
 	}
-	return p.extra
+	return p.spare + p.mostSilent()
 }
 
 // Bound makes the server take its connections from the pool, and returns the
@@ -102,11 +111,11 @@ func (p *Pool) Bound(s *http.Server, prefix string, listeners []net.Listener) []
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, ours(c))
 	}
-	s.ConnState = func(c net.Conn, state http.ConnState) { p.enter(ours(c), state) }
+	s.ConnState = func(c net.Conn, state http.ConnState) { p.note(ours(c), state) }
 	s.Handler = p.handler(strings.TrimSuffix(prefix, "/"), s.Handler)
 	bound := make([]net.Listener, len(listeners))
 	for i, l := range listeners {
-		bound[i] = &listener{l, p}
+		bound[i] = &listener{Listener: l, pool: p, patience: s.ReadTimeout, spoken: make(chan accepted), closed: make(chan struct{})}
 	}
 	return bound
 }
@@ -121,28 +130,114 @@ func ours(c net.Conn) *conn {
 	return c.(*conn)
 }
 
+// listener accepts connections whose clients have said something.
 type listener struct {
 	net.Listener
-	pool *Pool
+	pool     *Pool
+	patience time.Duration // How long a client may say nothing. 0: for ever.
+	begin    sync.Once
+	spoken   chan accepted
+	end      sync.Once
+	closed   chan struct{}
 }
 
+type accepted struct {
+	conn *conn
+	err  error
+}
+
+// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	l.begin.Do(func() { go l.acceptAll() })
+	for {
+		select {
+		case a := <-l.spoken:
+			if a.err != nil {
+				return nil, a.err
+			}
+			if l.pool.enter(a.conn) {
+				return a.conn, nil
+			}
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
 	}
-	time.Sleep(l.pool.pause())
-	return l.pool.accept(c), nil
 }
 
-// conn is a connection of a pool. Its fields are guarded by the pool's mtx.
+// Close implements net.Listener. It closes the connections that the server does not have
+// yet.
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	l.end.Do(func() {
+		close(l.closed)
+		l.pool.closeSilent(l)
+	})
+	return err
+}
+
+func (l *listener) acceptAll() {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			select {
+			case l.spoken <- accepted{err: err}: // The server comes again if it may pass.
+				continue
+			case <-l.closed:
+				return
+			}
+		}
+		if c := l.pool.accept(inner, l); c != nil {
+			go c.listen()
+		}
+	}
+}
+
+// listen waits for the client's first byte.
+func (c *conn) listen() {
+	if c.from.patience > 0 {
+		_ = c.SetReadDeadline(time.Now().Add(c.from.patience)) // It fails if it is closed.
+	}
+	if _, err := io.ReadFull(c.Conn, c.first[:]); err != nil {
+		c.Close()
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	c.hasFirst = true
+	c.spoke.Store(time.Now().UnixNano())
+	select {
+	case c.from.spoken <- accepted{conn: c}:
+	case <-c.from.closed:
+		c.Close()
+	}
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.hasFirst && len(b) > 0 {
+		c.hasFirst = false
+		return copy(b, c.first[:]), nil
+	}
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.spoke.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// conn is a connection of a pool. Its fields are guarded by the pool's mtx but for those
+// that are said not to be.
 type conn struct {
-	net.Conn
-	pool   *Pool
-	read   atomic.Int64 // When something was read last, in nanoseconds. Not guarded.
+	net.Conn // Not guarded.
+	pool     *Pool
+	from     *listener
+	first    [1]byte // What the client has said first. For who reads.
+	hasFirst bool    // It is not read yet.
+	// spoke is when the client began to send what no handler has seen yet, in Unix
+	// nanoseconds. Not guarded.
+	spoke  atomic.Int64
+	silent bool // The server does not have it yet.
 	closed bool
 	state  http.ConnState
-	since  time.Time // When it was accepted.
 	used   bool
 	// requests is how many handlers run.
 	requests int
@@ -157,65 +252,88 @@ type conn struct {
 
 // list returns the list in which the connection is while no request runs on it.
 func (c *conn) list() *list.List {
-	if c.used {
+	switch {
+	case c.silent:
+		return c.pool.silent
+	case c.used:
 		return c.pool.idle
+	default:
+		return c.pool.unused
 	}
-	return c.pool.unused
 }
 
-// accept takes a connection into the pool, and closes others in its favour.
-func (p *Pool) accept(inner net.Conn) net.Conn {
-	c := &conn{Conn: inner, pool: p, since: time.Now()}
-	var replaced []*conn
+// accept takes in a connection whose client has not said anything yet, and closes the one
+// that has been such for longest if there are too many. It returns nil if the listener is
+// closed.
+func (p *Pool) accept(inner net.Conn, l *listener) *conn {
+	c := &conn{Conn: inner, pool: p, from: l, silent: true}
+	var replaced *conn
 	p.mtx.Lock()
-	p.open++
+	select {
+	case <-l.closed:
+		p.mtx.Unlock()
+		inner.Close()
+		return nil
+	default:
+	}
 	c.file()
-	for over := p.open - p.most; len(replaced) < over; {
-		other := p.replaceable(c)
-		if other == nil {
-			break
-		}
-		other.unfile()
-		replaced = append(replaced, other)
+	if p.silent.Len() > p.mostSilent() {
+		replaced = p.silent.Front().Value.(*conn)
+		replaced.unfile()
 	}
-	isSpare := p.open-len(replaced) > p.most
 	p.mtx.Unlock()
-	if isSpare {
-		p.spare.Inc()
-	}
-	for _, r := range replaced {
-		p.replaced.Inc()
-		r.Close()
-	}
+	p.replace(replaced)
 	return c
 }
 
-// pause returns how long the next connection has to wait so that those that never carried
-// a request have had their time, if they are most of all: the server accepts faster than
-// it reads.
-func (p *Pool) pause() time.Duration {
-	p.mtx.Lock()
-	defer p.mtx.Unlock()
-	if p.open < p.most || !p.mostAreUnused() {
-		return 0
+func (p *Pool) replace(c *conn) {
+	if c != nil {
+		p.replaced.Inc()
+		c.Close()
 	}
-	return fresh - time.Since(p.unused.Front().Value.(*conn).since)
 }
 
-func (p *Pool) mostAreUnused() bool { return p.unused.Len() > p.most/2 }
-
-// replaceable returns which connection is closed in favour of c, or nil: one that never
-// carried a request if most are such, then the one that has been idle for longest. One
-// whose client has begun a request is closed only if all looked at have.
-func (p *Pool) replaceable(c *conn) *conn {
-	order := []*list.List{p.idle, p.unused}
-	if p.mostAreUnused() {
-		slices.Reverse(order)
+// enter gives the server a connection whose client has said something, and closes
+// another one in its favour if there are too many. It waits for one, if requests run on
+// all and the spare ones, and returns false if c was closed meanwhile.
+func (p *Pool) enter(c *conn) bool {
+	p.mtx.Lock()
+	var replaced *conn
+	for !c.closed && p.open >= p.most {
+		if replaced = p.replaceable(); replaced != nil || p.open < p.most+p.spare {
+			break
+		}
+		p.room.Wait()
 	}
-	for _, spoken := range []bool{false, true} {
-		for _, l := range order {
-			if other := first(l, func(o *conn) bool { return o != c && (spoken || !o.speaks()) }); other != nil {
-				return other
+	if c.closed {
+		p.mtx.Unlock()
+		return false
+	}
+	if replaced != nil {
+		replaced.unfile()
+		replaced.leave()
+	}
+	c.unfile()
+	c.silent = false
+	p.open++
+	c.file()
+	isSpare := p.open > p.most
+	p.mtx.Unlock()
+	if isSpare {
+		p.spared.Inc()
+	}
+	p.replace(replaced)
+	return true
+}
+
+// replaceable returns which connection of the server is closed in favour of another, or
+// nil: the one that has waited for longest. One on which a request begins is closed only
+// if all looked at are such.
+func (p *Pool) replaceable() *conn {
+	for _, beginning := range []bool{false, true} {
+		for _, l := range []*list.List{p.unused, p.idle} {
+			if c := first(l, func(c *conn) bool { return beginning || !c.begins() }); c != nil {
+				return c
 			}
 		}
 	}
@@ -235,17 +353,24 @@ func first(l *list.List, fits func(*conn) bool) *conn {
 	return nil
 }
 
-// speaks says whether the server has read something of late: a handshake or a request
-// begins.
-func (c *conn) speaks() bool { return time.Since(time.Unix(0, c.read.Load())) < speaking }
+// begins says whether the client has begun to send of late.
+func (c *conn) begins() bool {
+	return time.Since(time.Unix(0, c.spoke.Load())) < beginning
+}
 
-// Read implements net.Conn.
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.read.Store(time.Now().UnixNano())
+// closeSilent closes the connections of a listener that the server does not have yet.
+func (p *Pool) closeSilent(l *listener) {
+	var silent []*conn
+	p.mtx.Lock()
+	for e := p.silent.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); c.from == l {
+			silent = append(silent, c)
+		}
 	}
-	return n, err
+	p.mtx.Unlock()
+	for _, c := range silent {
+		c.Close()
+	}
 }
 
 // file puts the connection behind those that wait, if no request runs on it.
@@ -254,6 +379,7 @@ func (c *conn) file() {
 	if c.place == nil && !busy && !c.closed {
 		c.place = c.list().PushBack(c)
 		c.setSpare(false)
+		c.pool.room.Signal()
 	}
 }
 
@@ -276,18 +402,27 @@ func (c *conn) unfile() {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.pool.mtx.Lock()
-	if !c.closed {
-		c.closed = true
-		c.unfile()
-		c.setSpare(false)
-		c.pool.open--
-	}
+	c.unfile()
+	c.leave()
 	c.pool.mtx.Unlock()
 	return c.Conn.Close()
 }
 
-// enter notes the state that the server says the connection is in.
-func (p *Pool) enter(c *conn, state http.ConnState) {
+// leave takes the connection out of the pool's counts.
+func (c *conn) leave() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.setSpare(false)
+	if !c.silent {
+		c.pool.open--
+	}
+	c.pool.room.Broadcast()
+}
+
+// note notes the state that the server says the connection is in.
+func (p *Pool) note(c *conn, state http.ConnState) {
 	p.mtx.Lock()
 	defer p.mtx.Unlock()
 	c.state = state
@@ -306,6 +441,7 @@ func (p *Pool) begin(c *conn) (spare bool) {
 	c.answered = true
 	c.unfile()
 	c.used = true
+	c.spoke.Store(0)
 	if !c.spare && !c.closed {
 		c.setSpare(p.busy()-p.spares > p.most)
 	}

@@ -9,10 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +35,7 @@ type server struct {
 // serve starts a server with so many connections and spare ones.
 func serve(t *testing.T, most, spare int, http2 bool) *server {
 	t.Helper()
-	s := &server{pool: NewPool(most, 0, prometheus.NewRegistry()), gate: make(chan struct{})}
+	s := &server{pool: NewPool(most, spare, prometheus.NewRegistry()), gate: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/wait") {
 			select {
@@ -45,7 +45,7 @@ func serve(t *testing.T, most, spare int, http2 bool) *server {
 		}
 		_, _ = io.WriteString(w, r.URL.Path)
 	}))
-	l := netconnlimit.SharedLimitListener(s.Listener, netconnlimit.NewSharedSemaphore(most+spare))
+	l := netconnlimit.SharedLimitListener(s.Listener, netconnlimit.NewSharedSemaphore(most+s.pool.Extra()))
 	s.Listener = s.pool.Bound(s.Config, "/prefix/", []net.Listener{l})[0]
 	if s.EnableHTTP2 = http2; http2 {
 		s.StartTLS()
@@ -138,15 +138,15 @@ func both(t *testing.T, f func(t *testing.T, http2 bool)) {
 func TestConnectionsThatAskForNothingMakeRoomForThoseThatDo(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
 		s := serve(t, 4, 1, http2)
-		idle := s.occupy(t, 20)
+		idle := s.occupy(t, 60)
 		for range 3 {
 			resp, body := s.get(t, "/api/v1/query")
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 			require.Equal(t, "/prefix/api/v1/query", body)
 		}
 		require.LessOrEqual(t, s.openConns(), 4)
-		require.Zero(t, testutil.ToFloat64(s.pool.spare))
-		require.GreaterOrEqual(t, testutil.ToFloat64(s.pool.replaced), 16.0)
+		require.Zero(t, testutil.ToFloat64(s.pool.spared))
+		require.GreaterOrEqual(t, testutil.ToFloat64(s.pool.replaced), 20.0)
 		_, err := idle[0].Read(make([]byte, 1))
 		require.Error(t, err, "the first to come has waited for longest")
 	})
@@ -154,75 +154,117 @@ func TestConnectionsThatAskForNothingMakeRoomForThoseThatDo(t *testing.T) {
 
 func TestWhichConnectionMakesRoom(t *testing.T) {
 	type state struct {
-		used, spoke bool
-		requests    int
+		used, begins bool
+		requests     int
 	}
 	for _, tc := range []struct {
 		name  string
 		open  []state
 		close int // Of those that are open; -1: none.
 	}{
-		{"one that never carried a request, if most are such", []state{{used: true}, {}, {}}, 1},
-		{"the one that is idle for longest, if most have carried some", []state{{}, {used: true}, {used: true}, {used: true}}, 1},
-		{"the next one, if a request begins on the first", []state{{spoke: true}, {}, {}}, 1},
-		{"an idle one, if requests begin on all others", []state{{spoke: true}, {spoke: true}, {used: true}}, 2},
-		{"the first, if requests begin on all", []state{{spoke: true}, {spoke: true}}, 0},
+		{"one that begins no request", []state{{used: true}, {}, {}}, 1},
+		{"the one that is idle for longest", []state{{begins: true}, {used: true}, {used: true}}, 1},
+		{"the next one, if a request begins on the first", []state{{begins: true}, {}, {}}, 1},
+		{"an idle one, if requests begin on all others", []state{{begins: true}, {begins: true}, {used: true}}, 2},
+		{"the first, if requests begin on all", []state{{begins: true}, {begins: true}}, 0},
 		{"none on which a request runs", []state{{used: true, requests: 1}, {used: true, requests: 1}}, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := NewPool(len(tc.open), 1, prometheus.NewRegistry())
-			accept := func() *conn {
-				inner, other := net.Pipe()
-				t.Cleanup(func() { inner.Close(); other.Close() })
-				return p.accept(inner).(*conn)
+			enter := func() *conn {
+				c := p.accept(quiet{}, &listener{})
+				require.True(t, p.enter(c))
+				return c
 			}
 			open := make([]*conn, len(tc.open))
 			for i, is := range tc.open {
-				open[i] = accept()
+				open[i] = enter()
 				open[i].unfile()
 				open[i].used, open[i].requests = is.used, is.requests
-				if is.spoke {
-					open[i].read.Store(time.Now().UnixNano())
+				if is.begins {
+					open[i].spoke.Store(time.Now().UnixNano())
 				}
 				open[i].file()
 			}
-			accept()
+			enter()
 			closed := slices.IndexFunc(open, func(c *conn) bool { return c.closed })
 			require.Equal(t, tc.close, closed)
+			left := slices.DeleteFunc(open, func(c *conn) bool { return c.closed })
+			require.GreaterOrEqual(t, len(left), len(tc.open)-1, "one is enough")
+			require.Equal(t, len(left)+1, p.open)
 		})
 	}
 }
 
-func TestAFloodOfConnectionsLeavesEachATimeForItsFirstRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(8, 0, prometheus.NewRegistry())
-		l := &listener{endless{}, p}
-		shortest := time.Hour
-		var open []*conn
-		begin := time.Now()
-		for range 1000 {
-			c, err := l.Accept()
+// quiet is a connection whose client says nothing.
+type quiet struct{ net.Conn }
+
+func (quiet) Close() error { return nil }
+
+func TestAConnectionThatSaysNothingTakesNoRoomFromOthers(t *testing.T) {
+	both(t, func(t *testing.T, http2 bool) {
+		s := serve(t, 3, 1, http2)
+		kept := s.newClient()
+		defer kept.CloseIdleConnections()
+		get := func() (reused bool) {
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/prefix/x", http.NoBody)
 			require.NoError(t, err)
-			for len(open) > 0 && open[0].closed {
-				shortest = min(shortest, time.Since(open[0].since))
-				open = open[1:]
-			}
-			open = append(open, c.(*conn))
+			resp, err := kept.Do(req)
+			require.NoError(t, err)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			resp.Body.Close()
+			return reused
 		}
-		require.Equal(t, fresh, shortest)
-		require.Less(t, time.Since(begin), 1000/8*fresh+fresh, "and no longer")
-		require.Equal(t, 8, p.open)
+		get()
+		s.occupy(t, 100)
+		require.Eventually(t, func() bool { return testutil.ToFloat64(s.pool.replaced) == 70 }, time.Minute, time.Millisecond)
+		require.True(t, get())
+		require.Equal(t, 1, s.openConns())
 	})
 }
 
-// endless is a listener to whom clients come that say nothing.
-type endless struct{ net.Listener }
+func TestClientsThatNeverEndARequestKeepNobodyOut(t *testing.T) {
+	s := serve(t, 4, 1, false)
+	for range 5 {
+		for _, c := range s.occupy(t, 20) {
+			_, err := io.WriteString(c, "GET /")
+			require.NoError(t, err)
+		}
+		resp, _ := s.get(t, "/api/v1/query")
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+	require.LessOrEqual(t, s.openConns(), 4)
+}
 
-func (endless) Accept() (net.Conn, error) { return silent{}, nil }
+func TestAListenerThatIsClosedClosesWhoWaits(t *testing.T) {
+	s := serve(t, 1, 1, false)
+	end := s.run(t, 1)
+	waiting := s.occupy(t, 1)[0]
+	require.Eventually(t, func() bool { s.pool.mtx.Lock(); defer s.pool.mtx.Unlock(); return s.pool.silent.Len() == 1 }, time.Minute, time.Millisecond)
+	require.NoError(t, s.Listener.Close())
+	_, err := waiting.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	end()
+}
 
-type silent struct{ net.Conn }
-
-func (silent) Close() error { return nil }
+func TestAClientThatSaysNothingForTooLongIsClosed(t *testing.T) {
+	p := NewPool(1, 1, prometheus.NewRegistry())
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &http.Server{ReadTimeout: time.Millisecond}
+	l := p.Bound(s, "/", []net.Listener{inner})[0]
+	ended := make(chan error)
+	go func() { ended <- s.Serve(l) }()
+	c, err := net.Dial("tcp", inner.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-ended, http.ErrServerClosed)
+}
 
 func TestARequestThatRunsIsNeverClosed(t *testing.T) {
 	both(t, func(t *testing.T, http2 bool) {
@@ -265,7 +307,7 @@ func TestHealthChecksAreAnsweredWhenRequestsRunOnAllConnections(t *testing.T) {
 			require.NotEmpty(t, resp.Header.Get("Retry-After"))
 			require.Contains(t, body, "--web.max-connections")
 		}
-		require.Positive(t, testutil.ToFloat64(s.pool.spare))
+		require.Positive(t, testutil.ToFloat64(s.pool.spared))
 		require.Equal(t, 4.0, testutil.ToFloat64(s.pool.refused))
 		end()
 		resp, _ := s.get(t, "/api/v1/query")
