@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/promguard/readapi"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/promguard/spareconn"
+	promruntime "github.com/prometheus/prometheus/util/runtime"
 	"github.com/prometheus/prometheus/web"
 )
 
@@ -107,9 +108,24 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 	opts.Budget, opts.Tight = f.budget(o.Context, logger)
 	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}
 	if spare := int(f.reads.spare.or(0)); spare > 0 {
-		o.Connections = spareconn.NewPool(o.MaxConnections, spare, reg)
+		o.Connections = spareconn.NewPool(o.MaxConnections, spare, silentConnections(o.MaxConnections), reg)
 	}
 	o.Reads = readapi.New(opts, reg)
+}
+
+// silentConnections returns how many connections wait for their client's first byte: ten
+// times as many as may be used, if that takes no more than a fiftieth of the memory and a
+// third of the files, at 8 KiB each.
+func silentConnections(most int) int {
+	n := 10 * most
+	if limit := memory.Auto(); limit > 0 {
+		n = min(n, int(limit/50/(8<<10)))
+	}
+	var files uint64
+	if _, err := fmt.Sscanf(promruntime.FdLimits(), "(soft=%d,", &files); err == nil {
+		n = int(min(uint64(n), files/3))
+	}
+	return max(n, 1)
 }
 
 // bulkConcurrency returns how many federation and remote read requests run at a

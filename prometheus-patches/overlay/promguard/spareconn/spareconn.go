@@ -33,21 +33,17 @@ import (
 // earlier.
 const lifetime = 30 * time.Second
 
-const (
-	// silentPerConnection is how many connections wait for their client's first byte, for
-	// each that the server has. Each takes 6 KiB.
-	silentPerConnection = 10
-	// beginning is how long a request may take from its first byte to its handler.
-	beginning = time.Second
-)
+// beginning is how long a request may take from its first byte to its handler.
+const beginning = time.Second
 
 // served are the paths that are answered over spare connections.
 var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
 
 // Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {
-	most     int
+	most     int // Connections on which requests run.
 	spare    int
+	waiting  int // Connections whose client has not said anything.
 	spared   prometheus.Counter
 	refused  prometheus.Counter
 	replaced prometheus.Counter
@@ -63,16 +59,18 @@ type Pool struct {
 	silent, unused, idle *list.List
 }
 
-// NewPool returns a pool of at most so many connections on which requests run, and some
-// to spare for what must never wait.
-func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
+// NewPool returns a pool of at most so many connections on which requests run, some to
+// spare for what must never wait, and so many that wait for their client's first byte:
+// each takes 8 KiB.
+func NewPool(most, spare, waiting int, reg prometheus.Registerer) *Pool {
 	factory := promauto.With(reg)
 	p := &Pool{
-		most:   most,
-		spare:  spare,
-		silent: list.New(),
-		unused: list.New(),
-		idle:   list.New(),
+		most:    most,
+		spare:   spare,
+		waiting: waiting,
+		silent:  list.New(),
+		unused:  list.New(),
+		idle:    list.New(),
 		spared: factory.NewCounter(prometheus.CounterOpts{
 			Name: "prometheus_guard_spare_connections_accepted_total",
 			Help: "Connections that were accepted although requests ran on --web.max-connections others.",
@@ -90,15 +88,12 @@ func NewPool(most, spare int, reg prometheus.Registerer) *Pool {
 	return p
 }
 
-// mostSilent is how many connections may wait for their client's first byte.
-func (p *Pool) mostSilent() int { return silentPerConnection * p.most }
-
 // Extra is by how many connections the listeners have to take more.
 func (p *Pool) Extra() int {
 	if p == nil {
 		return 0
 	}
-	return p.spare + p.mostSilent()
+	return p.spare + p.waiting
 }
 
 // Bound makes the server take its connections from the pool, and returns the
@@ -277,7 +272,7 @@ func (p *Pool) accept(inner net.Conn, l *listener) *conn {
 	default:
 	}
 	c.file()
-	if p.silent.Len() > p.mostSilent() {
+	if p.silent.Len() > p.waiting {
 		replaced = p.silent.Front().Value.(*conn)
 		replaced.unfile()
 	}
@@ -294,7 +289,7 @@ func (p *Pool) replace(c *conn) {
 }
 
 // enter gives the server a connection whose client has said something, and closes
-// another one in its favour if there are too many. It waits for one, if requests run on
+// another one in its favour if there are too many. It waits if requests run or begin on
 // all and the spare ones, and returns false if c was closed meanwhile.
 func (p *Pool) enter(c *conn) bool {
 	p.mtx.Lock()
@@ -303,7 +298,9 @@ func (p *Pool) enter(c *conn) bool {
 		if replaced = p.replaceable(); replaced != nil || p.open < p.most+p.spare {
 			break
 		}
+		again := time.AfterFunc(beginning, p.room.Broadcast)
 		p.room.Wait()
+		again.Stop()
 	}
 	if c.closed {
 		p.mtx.Unlock()
@@ -327,35 +324,25 @@ func (p *Pool) enter(c *conn) bool {
 }
 
 // replaceable returns which connection of the server is closed in favour of another, or
-// nil: the one that has waited for longest. One on which a request begins is closed only
-// if all looked at are such.
+// nil: one on which no request runs or begins.
 func (p *Pool) replaceable() *conn {
-	for _, beginning := range []bool{false, true} {
-		for _, l := range []*list.List{p.unused, p.idle} {
-			if c := first(l, func(c *conn) bool { return beginning || !c.begins() }); c != nil {
-				return c
-			}
-		}
+	if c := first(p.unused); c != nil {
+		return c
 	}
-	return nil
+	return first(p.idle)
 }
 
 // mostLooks is how many connections are looked at for one that may be closed.
 const mostLooks = 16
 
-// first returns the first of the list that fits, or nil.
-func first(l *list.List, fits func(*conn) bool) *conn {
+// first returns the first of the list on which no request begins, or nil.
+func first(l *list.List) *conn {
 	for e, looks := l.Front(), 0; e != nil && looks < mostLooks; e, looks = e.Next(), looks+1 {
-		if c := e.Value.(*conn); fits(c) {
+		if c := e.Value.(*conn); time.Since(time.Unix(0, c.spoke.Load())) > beginning {
 			return c
 		}
 	}
 	return nil
-}
-
-// begins says whether the client has begun to send of late.
-func (c *conn) begins() bool {
-	return time.Since(time.Unix(0, c.spoke.Load())) < beginning
 }
 
 // closeSilent closes the connections of a listener that the server does not have yet.
