@@ -73,7 +73,7 @@ type Outcomes map[string]int
 // Dashboards is what innocent clients saw.
 type Dashboards struct {
 	Outcomes Outcomes
-	// Unfriendly are refusals that are no 503 with Retry-After.
+	// Unfriendly are answers that are no 503 with Retry-After.
 	Unfriendly int
 	Took       []time.Duration // of those that were answered
 	// Through is when all rounds were; 0 if they were not.
@@ -332,7 +332,7 @@ func (s *clients) look(ctx context.Context, f family.Family, buf []byte) {
 	switch {
 	case outcome == strconv.Itoa(http.StatusOK):
 		s.Dashboards.Took = append(s.Dashboards.Took, time.Since(begin))
-	case status != http.StatusServiceUnavailable || retry == "":
+	case status != 0 && (status != http.StatusServiceUnavailable || retry == ""):
 		s.Dashboards.Unfriendly++
 	}
 }
