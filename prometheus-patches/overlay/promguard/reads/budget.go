@@ -117,16 +117,35 @@ func (b *Budget) used() (sum int64) {
 	return sum
 }
 
-// refresh sets the budget to what everything but reads leaves of the memory limit,
+// refresh brings the budget up to date.
+func (b *Budget) refresh() {
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	b.moveAnswered()
+	b.resize()
+	b.remember(time.Now())
+	b.grant()
+}
+
+// moveAnswered makes reads that are being answered count as those that run for long when
+// they are quick no more: they hold what they have for as long as their clients take.
+func (b *Budget) moveAnswered() {
+	for r := range b.reads {
+		if !r.large && r.isAnswered() && !r.isQuick() {
+			r.long.Store(true)
+			b.hold(r, r.held)
+		}
+	}
+}
+
+// resize sets the budget to what everything but reads leaves of the memory limit,
 // compactions that go on included. What lives is known from the last collection, so
 // what reads held is to be known from then, too.
-func (b *Budget) refresh() {
+func (b *Budget) resize() {
 	if b.usage == nil {
 		return
 	}
 	u := b.usage()
-	b.mtx.Lock()
-	defer b.mtx.Unlock()
 	used := b.used()
 	if u.Cycle != b.cycle {
 		b.cycle, b.rest = u.Cycle, max(0, u.Live-min(used, b.lastUsed))
@@ -138,8 +157,6 @@ func (b *Budget) refresh() {
 			b.total = min(b.total, b.most)
 		}
 	}
-	b.remember(time.Now())
-	b.grant()
 }
 
 // lately is for how long a budget is remembered, at least.

@@ -448,6 +448,36 @@ func TestSmallReadsGoOnWhenOthersHoldMoreThanTheBudgetThatIsLeft(t *testing.T) {
 	require.Error(t, begins(t, table))
 }
 
+func TestAnswersThatAreSentForLongLeaveTheirMemoryToQuickReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := fixed(800 * mib)
+		for range 24 { // They hold more than the eighth that is for quick reads.
+			slow, _, remove := add(t, table, "/slow")
+			defer remove()
+			require.False(t, expects(t, slow, 9*mib))
+			require.True(t, slow.Begun())
+			slow.Wrote(1)
+		}
+		large, _, removeLarge := add(t, table, "/large")
+		defer removeLarge()
+		require.False(t, expects(t, large, 350*mib))
+		waits, ctx, removeWaits := add(t, table, "/waits")
+		defer removeWaits()
+		require.True(t, expects(t, waits, 350*mib))
+		got := again(ctx, table, waits)
+		require.Empty(t, got)
+
+		time.Sleep(quickFor)
+		quick, quickCtx, removeQuick := add(t, table, "/quick")
+		defer removeQuick()
+		require.NoError(t, quick.Use(mib))
+		require.NotEmpty(t, again(quickCtx, table, quick), "it does not wait for slow clients")
+		removeLarge()
+		synctest.Wait()
+		require.NoError(t, <-got)
+	})
+}
+
 func TestALongReadOfSmallNeedDoesNotWaitBehindLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := fixed(128 * mib)

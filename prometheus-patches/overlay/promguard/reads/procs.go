@@ -6,6 +6,7 @@ package reads
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -26,17 +27,18 @@ const (
 	aging = 8
 )
 
-// Procs shares processors out among reads that run for long, while memory is scarce:
-// then the garbage collector needs them, too. Go polls the network when a processor has
-// nothing else to do, or every 10 ms: with all of them busy, each step of a small
-// query, a scrape or a health check waits for so long.
+// Procs shares processors out among reads that run for long: all of them, or fewer while
+// memory is scarce, since the garbage collector needs them, too. Go polls the network when
+// a processor has nothing else to do, or every 10 ms, and has all that can run take
+// turns: behind many reads, each step of a small query, a scrape or a health check waits
+// for each of them.
 //
 // A slot is leased to the read that has had the least processor time so far, and an
 // eighth of the time to the one that has waited for longest. A nil *Procs lets every read
 // run. Safe for concurrent use.
 type Procs struct {
-	slots  int
-	scarce func() bool
+	most, whileScarce int
+	scarce            func() bool
 
 	mtx              sync.Mutex
 	running, waiting []*proc   // Those that wait in the order in which they came.
@@ -45,12 +47,21 @@ type Procs struct {
 	expiry *time.Timer
 }
 
-// NewProcs returns n slots, which reads need while memory is scarce, or nil if n is 0.
+// NewProcs returns n slots while memory is scarce, and otherwise one for each processor if
+// that is more, or nil if n is 0.
 func NewProcs(n int, scarce func() bool) *Procs {
 	if n <= 0 {
 		return nil
 	}
-	return &Procs{slots: n, scarce: scarce}
+	return &Procs{most: max(n, runtime.GOMAXPROCS(0)), whileScarce: n, scarce: scarce}
+}
+
+// slots returns how many there are now.
+func (p *Procs) slots() int {
+	if p.scarce() {
+		return p.whileScarce
+	}
+	return p.most
 }
 
 // proc is a read's share of the processors. Its goroutines have one together. Guarded
@@ -66,7 +77,7 @@ type proc struct {
 
 // take is called by a read from time to time, and returns when it may go on.
 func (p *Procs) take(ctx context.Context, r *proc) {
-	if p == nil || !p.scarce() {
+	if p == nil {
 		return
 	}
 	ready := p.look(r)
@@ -126,16 +137,16 @@ func (p *Procs) next(now time.Time) (r *proc, waited bool) {
 	}
 	const each = aging * lease
 	oldest := p.waiting[0]
-	if now.Sub(oldest.since) >= each && now.Sub(p.aged) >= each/time.Duration(p.slots) {
+	if now.Sub(oldest.since) >= each && now.Sub(p.aged) >= each/time.Duration(p.slots()) {
 		return oldest, true
 	}
 	return slices.MinFunc(p.waiting, func(a, b *proc) int { return cmp.Compare(a.had, b.had) }), false
 }
 
-// pass leases out what slots are free, all as soon as memory is scarce no more.
+// pass leases out what slots are free.
 func (p *Procs) pass(now time.Time) {
 	p.running = slices.DeleteFunc(p.running, func(r *proc) bool { return !now.Before(r.until) })
-	for len(p.waiting) > 0 && (len(p.running) < p.slots || !p.scarce()) {
+	for len(p.waiting) > 0 && len(p.running) < p.slots() {
 		r, waited := p.next(now)
 		if r.whole = waited; waited {
 			p.aged = now

@@ -76,7 +76,8 @@ func TestAReadNeedsNoSlotAtFirst(t *testing.T) {
 	})
 }
 
-func TestReadsNeedNoSlotsWhileMemoryIsNotScarce(t *testing.T) {
+func TestReadsHaveAllProcessorsWhileMemoryIsNotScarce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	synctest.Test(t, func(t *testing.T) {
 		table := NewTable(nil)
 		var scarce atomic.Bool
@@ -87,21 +88,22 @@ func TestReadsNeedNoSlotsWhileMemoryIsNotScarce(t *testing.T) {
 			var remove func()
 			reads[i], ctxs[i], remove = add(t, table, "/x")
 			defer remove()
-			works(ctxs[i], t, reads[i], 10*withoutSlot)
+			works(ctxs[i], t, reads[i], withoutSlot)
 		}
-		require.Zero(t, table.Procs.leased())
-		scarce.Store(true)
-		works(ctxs[0], t, reads[0], 2*withoutSlot)
-		works(ctxs[1], t, reads[1], withoutSlot)
-		works(ctxs[2], t, reads[2], withoutSlot)
 		require.NoError(t, reads[0].Yield(ctxs[0]))
-		first, second := asks(ctxs[1], reads[1]), asks(ctxs[2], reads[2])
-		require.Empty(t, first)
+		require.NoError(t, reads[1].Yield(ctxs[1]))
+		third := asks(ctxs[2], reads[2])
+		require.Empty(t, third)
+		require.Equal(t, 2, table.Procs.leased())
+
+		scarce.Store(true)
+		reads[1].Wait()
+		synctest.Wait()
+		require.Empty(t, third, "now there is one")
 		scarce.Store(false)
 		time.Sleep(lease)
 		synctest.Wait()
-		require.Len(t, first, 1)
-		require.Len(t, second, 1, "all go on")
+		require.Len(t, third, 1)
 	})
 }
 
@@ -245,7 +247,7 @@ func TestGoroutinesOfOneReadHaveOneProcessor(t *testing.T) {
 // BenchmarkSmallRequestsBesideLongReads asks a server for next to nothing while
 // sixteen reads keep its processors busy.
 func BenchmarkSmallRequestsBesideLongReads(b *testing.B) {
-	for name, n := range map[string]int{"leases": max(1, runtime.GOMAXPROCS(0)-1), "without": 0} {
+	for name, n := range map[string]int{"memory=scarce": max(1, runtime.GOMAXPROCS(0)-1), "memory=enough": runtime.GOMAXPROCS(0), "leases=none": 0} {
 		b.Run(name, func(b *testing.B) {
 			table := NewTable(nil)
 			table.Procs = NewProcs(n, always)
