@@ -273,8 +273,9 @@ func (p *Pool) accept(inner net.Conn, l *listener) *conn {
 	}
 	c.file()
 	if p.silent.Len() > p.waiting {
-		replaced = p.silent.Front().Value.(*conn)
-		replaced.unfile()
+		if replaced = first(p.silent); replaced != nil {
+			replaced.unfile()
+		}
 	}
 	p.mtx.Unlock()
 	p.replace(replaced)

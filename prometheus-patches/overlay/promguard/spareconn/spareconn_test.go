@@ -225,6 +225,17 @@ func TestAConnectionThatSaysNothingTakesNoRoomFromOthers(t *testing.T) {
 	})
 }
 
+func TestWhoWaitsForTheServerIsNotClosedForWhoSaysNothing(t *testing.T) {
+	p := NewPool(1, 1, 1, prometheus.NewRegistry())
+	silent, says := p.accept(quiet{}, &listener{}), p.accept(quiet{}, &listener{})
+	require.True(t, silent.closed, "it had not said anything yet")
+	says.spoke.Store(time.Now().UnixNano())
+	silent = p.accept(quiet{}, &listener{})
+	require.False(t, says.closed)
+	require.True(t, silent.closed)
+	require.True(t, p.enter(says))
+}
+
 func TestClientsThatNeverEndARequestKeepNobodyOut(t *testing.T) {
 	s := serve(t, 4, 1, false)
 	for _, c := range s.occupy(t, 12) {
