@@ -233,13 +233,15 @@ BENCH_MEMORY_ARGS ?=
 bench-memory: stock prometheus
 	go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
 
-## bench-proxy: what promguard costs, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
+## bench-proxy: processor time of a request in promguard serve, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
 .PHONY: bench-proxy
 BENCH_PROXY_ARGS ?=
-bench-proxy:
+bench-proxy: promguard
 	go build -o $(BIN)/bench-proxy ./bench/proxy
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
-	$(BIN)/bench-proxy run --prom-label-proxy=$(BIN)/prom-label-proxy $(BENCH_PROXY_ARGS)
+	$(BIN)/bench-proxy run $(BENCH_PROXY_ARGS) \
+		--proxy='promguard=$(BIN)/promguard serve --upstream.url={upstream} --web.listen-address={listen} --web.telemetry-address=127.0.0.1:0' \
+		--proxy='prom-label-proxy=$(BIN)/prom-label-proxy --upstream={upstream} --insecure-listen-address={listen} --label=job --label-value=api'
 
 include tools/packaging.mk
 include tools/cluster.mk

@@ -1,30 +1,31 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command proxy measures what a proxy in front of Prometheus costs: promguard
-// with every limit on, a bare httputil.ReverseProxy, and prom-label-proxy if it
-// is given. Each runs as a process of its own, in front of one server that always
-// gives the same small answer. The targets are measured in turn, and every round
-// is a line in the benchmark format of Go, so that benchstat takes the medians.
+// Command proxy measures what proxies in front of Prometheus cost, in processor time
+// per request first, beside a bare httputil.ReverseProxy. Each runs as a process of its
+// own, as an operator would start it, in front of one server that always gives the same
+// small answer. They are measured in turn, and every round is a line in the benchmark
+// format of Go, so that benchstat takes the medians.
 //
-// The requests are small query_range POSTs over keep-alive connections, with the
-// same query and another time range each, as a dashboard sends them. Throughput
-// is that of a closed loop; latency is taken at a fixed rate, half of what the
-// slowest target reached.
+// The requests are small query_range POSTs over keep-alive connections, with another
+// time range each, as a dashboard sends them: all with the same query, and each with one
+// that was never seen. Processor time and throughput are those of a closed loop; latency
+// is taken at a fixed rate, half of what the slowest proxy reached.
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -33,157 +34,128 @@ func main() {
 }
 
 type options struct {
-	count, clients int
-	duration       time.Duration
-	labelProxy     string
-	kind, upstream string
+	count, clients, requests int
+	proxies                  []string
 }
 
 func execute(args []string, stdout io.Writer) error {
 	var o options
-	app := cli.New("proxy", "Measures what a proxy in front of Prometheus costs.", stdout, os.Stderr)
+	app := cli.New("proxy", "Measures what proxies in front of Prometheus cost.", stdout, os.Stderr)
 	run := app.Command("run", "Measure.")
 	run.Flag("count", "Rounds.").Default("6").IntVar(&o.count)
 	run.Flag("clients", "Connections.").Default("8").IntVar(&o.clients)
-	run.Flag("duration", "Length of each measurement.").Default("1s").DurationVar(&o.duration)
-	run.Flag("prom-label-proxy", "Binary to compare with.").StringVar(&o.labelProxy)
-	serve := app.Command("serve", "Be a target, until standard input ends.").Hidden()
-	serve.Flag("kind", "server, bare or promguard.").Required().EnumVar(&o.kind, "server", "bare", "promguard")
-	serve.Flag("upstream.url", "URL of the upstream server.").StringVar(&o.upstream)
+	run.Flag("requests", "Requests of each measurement.").Default("10000").IntVar(&o.requests)
+	run.Flag("proxy", "Proxy to measure; repeat it to compare. {listen} stands for the address to serve on, and {upstream} for that of the server. No argument may contain spaces.").PlaceHolder("NAME=PATH [ARG...]").StringsVar(&o.proxies)
+	serve := app.Command("serve", "Be the server, or with --upstream a bare proxy before it.").Hidden()
+	listen := serve.Flag("listen", "Address.").Required().String()
+	upstream := serve.Flag("upstream", "Address of the server.").URL()
 	command, err := cli.Parse(app, args)
 	if err != nil {
 		return err
 	}
 	if command == serve.FullCommand() {
-		return serveTarget(o.kind, o.upstream)
+		return http.ListenAndServe(*listen, newHandler(*upstream))
+	}
+	if o.count < 1 || o.clients < 1 || o.requests < 1 {
+		return cli.Misuse(errors.New("--count, --clients and --requests must be 1 or more"))
 	}
 	return measure(o, stdout)
 }
 
 func measure(o options, stdout io.Writer) error {
-	targets, stop, err := startTargets(o.labelProxy)
+	targets, stop, err := startTargets(o.proxies)
+	defer stop()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	for _, t := range targets { // Connections, caches, and the first garbage collections.
-		if _, err := closedLoop(t, o.clients, o.duration/2); err != nil {
-			return err
-		}
-	}
-	writeHeader(stdout)
-	for range o.count {
-		if err := round(o, targets, stdout); err != nil {
-			return err
+	fmt.Fprintf(stdout, "goos: %s\ngoarch: %s\npkg: github.com/promguard/promguard/bench/proxy\n", runtime.GOOS, runtime.GOARCH)
+	for i := range o.count + 1 {
+		for _, queries := range []string{"same", "unique"} {
+			to := stdout
+			if i == 0 { // Connections, caches, and the first garbage collections.
+				to = io.Discard
+			}
+			if err := round(o, targets, queries, to); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-func writeHeader(w io.Writer) {
-	fmt.Fprintf(w, "goos: %s\ngoarch: %s\npkg: github.com/promguard/promguard/bench/proxy\n", goos, goarch)
 }
 
 // result is what a round says of a target.
 type result struct {
-	requests int
-	took     time.Duration
-	mallocs  uint64
-	bytes    uint64
-	cpu      time.Duration
-	p50, p99 time.Duration
+	took, cpu time.Duration
+	p50, p99  time.Duration
 }
 
-// round measures every target once: first how fast it is, then how long requests
-// take at the same rate for all.
-func round(o options, targets []*target, stdout io.Writer) error {
+// round measures every target once: first what it takes and how fast it is, then how
+// long requests take at the same rate for all.
+func round(o options, targets []*target, queries string, stdout io.Writer) error {
 	results := make([]result, len(targets))
-	slowest := 0.0
+	slowest := time.Duration(0)
 	for i, t := range targets {
-		r, err := closedLoop(t, o.clients, o.duration)
+		r, err := closedLoop(t, queries, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
-		if rate := float64(r.requests) / r.took.Seconds(); slowest == 0 || rate < slowest {
-			slowest = rate
-		}
-		results[i] = r
+		results[i], slowest = r, max(slowest, r.took)
 	}
 	for i, t := range targets {
-		if err := atRate(t, o.clients, slowest/2, o.duration, &results[i]); err != nil {
+		r := &results[i]
+		if err := atRate(t, queries, o, 2*slowest/time.Duration(o.requests), r); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
-		writeLine(stdout, t, &results[i])
+		n := float64(o.requests)
+		fmt.Fprintf(stdout, "BenchmarkQueryRange/queries=%s/proxy=%s %d %.0f cpu-ns/op %.0f ns/op %.0f req/s %d p50-ns %d p99-ns\n",
+			queries, t.name, o.requests, float64(r.cpu.Nanoseconds())/n, float64(r.took.Nanoseconds())/n, n/r.took.Seconds(), r.p50.Nanoseconds(), r.p99.Nanoseconds())
 	}
 	return nil
 }
 
-func writeLine(w io.Writer, t *target, r *result) {
-	n := float64(r.requests)
-	fmt.Fprintf(w, "BenchmarkQueryRange/proxy=%s %d %.0f ns/op %.0f req/s %d p50-ns %d p99-ns",
-		t.name, r.requests, float64(r.took.Nanoseconds())/n, n/r.took.Seconds(), r.p50.Nanoseconds(), r.p99.Nanoseconds())
-	if r.mallocs > 0 {
-		fmt.Fprintf(w, " %.0f B/op %.1f allocs/op %.0f cpu-ns/op", float64(r.bytes)/n, float64(r.mallocs)/n, float64(r.cpu.Nanoseconds())/n)
-	}
-	fmt.Fprintln(w)
-}
-
-// closedLoop sends as many requests as it can.
-func closedLoop(t *target, clients int, length time.Duration) (result, error) {
-	before, err := t.usage()
+// closedLoop sends requests as fast as they are answered.
+func closedLoop(t *target, queries string, o options) (result, error) {
+	before, err := proc.CPUTime(t.pid)
 	if err != nil {
 		return result{}, err
 	}
 	var sent atomic.Int64
 	start := time.Now()
-	err = inParallel(clients, func(int) error {
-		for time.Since(start) < length {
-			if err := t.send(); err != nil {
+	err = inParallel(o.clients, func(int) error {
+		for sent.Add(1) <= int64(o.requests) {
+			if err := t.send(queries); err != nil {
 				return err
 			}
-			sent.Add(1)
 		}
 		return nil
 	})
 	if err != nil {
 		return result{}, err
 	}
-	r := result{requests: int(sent.Load()), took: time.Since(start)}
-	after, err := t.usage()
-	r.mallocs, r.bytes, r.cpu = after.Mallocs-before.Mallocs, after.Bytes-before.Bytes, after.CPU-before.CPU
-	return r, err
+	took := time.Since(start)
+	after, err := proc.CPUTime(t.pid)
+	return result{took: took, cpu: after - before}, err
 }
 
-// atRate sends requests at a fixed rate and measures how long each takes.
-func atRate(t *target, clients int, rate float64, length time.Duration, r *result) error {
-	every := time.Duration(float64(clients) / rate * float64(time.Second))
-	var (
-		mu  sync.Mutex
-		all []time.Duration
-	)
+// atRate sends requests at a fixed rate and measures how long each takes. A fifth of
+// them is enough.
+func atRate(t *target, queries string, o options, every time.Duration, r *result) error {
+	all := make([]time.Duration, 1+o.requests/5)
 	start := time.Now()
-	err := inParallel(clients, func(i int) error {
-		var own []time.Duration
-		next := start.Add(every * time.Duration(i) / time.Duration(clients))
-		for ; next.Sub(start) < length; next = next.Add(every) {
-			time.Sleep(time.Until(next))
+	err := inParallel(o.clients, func(client int) error {
+		for i := client; i < len(all); i += o.clients {
+			time.Sleep(time.Until(start.Add(time.Duration(i) * every)))
 			sent := time.Now()
-			if err := t.send(); err != nil {
+			if err := t.send(queries); err != nil {
 				return err
 			}
-			own = append(own, time.Since(sent))
+			all[i] = time.Since(sent)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, own...)
 		return nil
 	})
-	if err != nil || len(all) == 0 {
-		return err
-	}
 	slices.Sort(all)
 	r.p50, r.p99 = all[len(all)/2], all[len(all)*99/100]
-	return nil
+	return err
 }
 
 func inParallel(n int, do func(i int) error) error {
@@ -200,38 +172,26 @@ func inParallel(n int, do func(i int) error) error {
 	return first
 }
 
-// usage is what a target's process has used since it began.
-type usage struct {
-	Mallocs, Bytes uint64
-	CPU            time.Duration
-}
-
-func (t *target) usage() (u usage, err error) {
-	if t.stats == "" {
-		return u, nil
-	}
-	res, err := t.client.Get(t.stats)
-	if err != nil {
-		return u, err
-	}
-	defer res.Body.Close()
-	return u, json.NewDecoder(res.Body).Decode(&u)
-}
-
 var serial atomic.Int64
 
-// send sends one request, with times that no other has.
-func (t *target) send() error {
-	start := 1_700_000_000 + serial.Add(1)
-	form := fmt.Sprintf("query=sum+by+%%28job%%29+%%28rate%%28http_requests_total%%7Bjob%%3D%%22api%%22%%2Ccode%%3D~%%225..%%22%%7D%%5B5m%%5D%%29%%29&start=%d&end=%d&step=15", start, start+3600)
+// send sends one request, with times that no other has, and, of unique queries, a text
+// that no other has.
+func (t *target) send(queries string) error {
+	n := serial.Add(1)
+	unique := int64(0)
+	if queries == "unique" {
+		unique = n
+	}
+	start := 1_700_000_000 + n
+	form := fmt.Sprintf("query=sum+by+%%28job%%29+%%28rate%%28http_requests_total%%7Bjob%%3D%%22api%%22%%2Ccode%%3D~%%225..%%22%%2Cpod%%3D%%22api-%09d%%22%%7D%%5B5m%%5D%%29%%29&start=%d&end=%d&step=15", unique, start, start+3600)
 	res, err := t.client.Post(t.url+"/api/v1/query_range", "application/x-www-form-urlencoded", strings.NewReader(form))
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	n, err := io.Copy(io.Discard, res.Body)
-	if err == nil && (res.StatusCode != http.StatusOK || n != int64(len(answer))) {
-		err = fmt.Errorf("answered %s with %d bytes", res.Status, n)
+	read, err := io.Copy(io.Discard, res.Body)
+	if err == nil && (res.StatusCode != http.StatusOK || read != int64(len(answer))) {
+		err = fmt.Errorf("answered %s with %d bytes", res.Status, read)
 	}
 	return err
 }

@@ -22,15 +22,24 @@ func TestMain(m *testing.M) {
 }
 
 func TestEveryTargetIsMeasuredInBenchmarkFormat(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, execute([]string{"run", "--count=2", "--clients=2", "--duration=50ms"}, &out))
-	require.Equal(t, map[string]int{"QueryRange/proxy=none": 2, "QueryRange/proxy=bare": 2, "QueryRange/proxy=promguard": 2},
-		counted(t, &out, "sec/op", "req/s", "p50-sec", "p99-sec", "allocs/op", "cpu-sec/op"))
+	require.NoError(t, execute([]string{"run", "--count=2", "--clients=2", "--requests=50", "--proxy=mine=" + self + " serve --listen={listen} --upstream={upstream}"}, &out))
+	want := map[string]int{}
+	for _, queries := range []string{"same", "unique"} {
+		for _, name := range []string{"none", "bare", "mine"} {
+			want["QueryRange/queries="+queries+"/proxy="+name] = 2
+		}
+	}
+	require.Equal(t, want, counted(t, &out, "cpu-sec/op", "sec/op", "req/s", "p50-sec", "p99-sec"))
 }
 
 func TestWrongUseIsAnError(t *testing.T) {
 	require.Error(t, execute([]string{"run", "--count=x"}, nil))
-	require.ErrorContains(t, execute([]string{"run", "--prom-label-proxy=/absent", "--count=1"}, nil), "absent")
+	require.ErrorContains(t, execute([]string{"run", "--requests=0"}, nil), "1 or more")
+	require.ErrorContains(t, execute([]string{"run", "--proxy=other=/absent {listen}"}, nil), "absent")
+	require.ErrorContains(t, execute([]string{"run", "--proxy=other"}, nil), "use NAME=PATH")
 }
 
 // counted reads results in Go's benchmark format, each of which must have the units.

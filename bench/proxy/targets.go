@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,203 +16,135 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/promslog"
-
-	"github.com/promguard/promguard/internal/proxy"
-	"github.com/promguard/promguard/internal/proxy/config"
+	"github.com/promguard/promguard/bench/internal/proc"
 )
 
-const goos, goarch = runtime.GOOS, runtime.GOARCH
-
-// answer is a small matrix.
-var answer = `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(`{"metric":{"job":"api"},"values":[[1700000000,"1"]]},`, 20) +
-	`{"metric":{"job":"web"},"values":[[1700000000,"1"]]}]}}`
-
-// policy has every limit on, and rules to go through.
-const policy = `
-limits:
-  range: {mode: enforce}
-  oldest: {mode: enforce, max: 36500d}
-  metadata_range: {mode: enforce}
-  response_bytes:
-    mode: enforce
-    query: {max: 17179869184, truncate: false}
-    metadata: {max: 17179869184, truncate: false}
-admission: {max: 100, tenant_max: 50}
-identity: {peers: [127.0.0.0/8]}
-rules:
-  - name: deny-a-query
-    match: {query: 'count_values\(.*container_'}
-    deny: {}
-  - name: deny-a-dashboard
-    match: {dashboard: [a, b, c]}
-    deny: {}
-`
-
-// target is something that answers requests.
+// target is a process that answers requests.
 type target struct {
-	name   string
-	url    string
-	stats  string // where its process tells its usage; empty if it does not
-	client *http.Client
+	name, url string
+	pid       int
+	client    *http.Client
 }
 
-// startTargets starts the server and what stands in front of it.
-func startTargets(labelProxy string) (targets []*target, stop func(), err error) {
-	var stops []func()
+// startTargets starts the server, a bare proxy and the given ones before it. The caller
+// calls stop, whatever the error.
+func startTargets(proxies []string) (targets []*target, stop func(), err error) {
+	var running []*exec.Cmd
 	stop = func() {
-		for _, s := range stops {
-			s()
+		for _, cmd := range running {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // It was killed.
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, stop, err
 	}
-	server := ""
-	for _, kind := range []string{"server", "bare", "promguard"} {
-		address, stopOne, err := startSelf(self, kind, server)
+	runtime.LockOSThread() // Children end with the thread that started them.
+	upstream := ""
+	for _, spec := range append([]string{"none=" + self + " serve --listen={listen}", "bare=" + self + " serve --listen={listen} --upstream={upstream}"}, proxies...) {
+		name, command, _ := strings.Cut(spec, "=")
+		listen, err := freeAddress()
 		if err != nil {
-			return nil, stop, fmt.Errorf("%s: %w", kind, err)
+			return nil, stop, err
 		}
-		stops = append(stops, stopOne)
-		if kind == "server" {
-			server = "http://" + address
+		args := strings.Fields(strings.NewReplacer("{listen}", listen, "{upstream}", upstream).Replace(command))
+		if len(args) == 0 {
+			return nil, stop, fmt.Errorf("--proxy=%q: use NAME=PATH [ARG...]", spec)
 		}
-		name := map[string]string{"server": "none"}[kind]
-		if name == "" {
-			name = kind
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stderr, cmd.SysProcAttr = os.Stderr, proc.ChildAttr()
+		if err := cmd.Start(); err != nil {
+			return nil, stop, fmt.Errorf("%s: %w", name, err)
 		}
-		targets = append(targets, newTarget(name, "http://"+address, "http://"+address+"/usage"))
-	}
-	if labelProxy != "" {
-		address, stopOne, err := startLabelProxy(labelProxy, server)
-		if err != nil {
-			return nil, stop, fmt.Errorf("%s: %w", labelProxy, err)
+		running = append(running, cmd)
+		if err := waitListens(listen); err != nil {
+			return nil, stop, fmt.Errorf("%s: %w", name, err)
 		}
-		stops = append(stops, stopOne)
-		targets = append(targets, newTarget("prom-label-proxy", "http://"+address, ""))
+		t := &target{name, "http://" + listen, cmd.Process.Pid, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}}
+		if targets = append(targets, t); upstream == "" {
+			upstream = t.url
+		}
 	}
 	return targets, stop, nil
 }
 
-func newTarget(name, url, stats string) *target {
-	return &target{name, url, stats, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}}
-}
-
-func startSelf(self, kind, server string) (address string, stop func(), err error) {
-	cmd := exec.Command(self, "serve", "--kind="+kind, "--upstream.url="+server)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		stdin.Close()
-		_ = cmd.Wait() // It has nothing more to say.
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		stop()
-		return "", nil, err
-	}
-	return strings.TrimSpace(line), stop, nil
-}
-
-func startLabelProxy(path, server string) (address string, stop func(), err error) {
+func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	address = l.Addr().String()
-	l.Close()
-	cmd := exec.Command(path, "--insecure-listen-address="+address, "--upstream="+server, "--label=job", "--label-value=api")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	for range 100 {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return address, stop, nil
+	return l.Addr().String(), l.Close()
+}
+
+func waitListens(address string) (err error) {
+	for range 200 {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", address); err == nil {
+			return conn.Close()
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	stop()
-	return "", nil, fmt.Errorf("does not listen on %s", address)
+	return err
 }
 
-// serveTarget is a process of a target. It prints its address.
-func serveTarget(kind, upstream string) error {
-	handler, err := newHandler(kind, upstream)
-	if err != nil {
-		return err
+// answer is a small matrix.
+var answer = `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(`{"metric":{"job":"api"},"values":[[1700000000,"1"]]},`, 20) +
+	`{"metric":{"job":"web"},"values":[[1700000000,"1"]]}]}}`
+
+// metrics are what a Prometheus with 500,000 series says of itself.
+const metrics = `process_resident_memory_bytes 2e+09
+prometheus_tsdb_lowest_timestamp_seconds 1.6e+09
+prometheus_target_interval_length_seconds_count{interval="30s"} 100
+`
+
+// cardinalities are those of the same one, in the answer of status/tsdb.
+func cardinalities() []byte {
+	type entry struct {
+		Name  string `json:"name"`
+		Value int    `json:"value"`
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/usage" {
-			writeUsage(w)
-			return
+	list := func(n int, format string, first int) (l []entry) {
+		for i := range n {
+			l = append(l, entry{fmt.Sprintf(format, i), first / (i + 1)})
 		}
-		handler.ServeHTTP(w, r)
-	})}
-	return srv.Serve(l)
+		return l
+	}
+	pairs := append([]entry{{"job=api", 40_000}, {"code=200", 9000}, {"code=404", 500}, {"code=500", 300}}, list(9990, "pod=api-%d", 300)...)
+	status := map[string]any{"status": "success", "data": map[string]any{
+		"headStats":                   map[string]int{"numSeries": 500_000, "minTime": 1_699_990_000_000},
+		"seriesCountByMetricName":     append(list(1500, "metric_%d", 40_000), entry{"http_requests_total", 12_000}),
+		"labelValueCountByLabelName":  []entry{{"job", 30}, {"code", 3}, {"pod", 9990}},
+		"seriesCountByLabelValuePair": pairs,
+	}}
+	body, _ := json.Marshal(status) // It always marshals.
+	return body
 }
 
-func newHandler(kind, upstream string) (http.Handler, error) {
-	if kind == "server" {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.FormValue("query") == "" {
-				http.Error(w, "no query", http.StatusBadRequest)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer)
-		}), nil
-	}
-	u, err := url.Parse(upstream)
-	if err != nil {
-		return nil, err
-	}
-	if kind == "bare" {
+// newHandler returns the server, or a bare proxy before one.
+func newHandler(upstream *url.URL) http.Handler {
+	if upstream != nil {
 		return &httputil.ReverseProxy{
-			Rewrite:    func(pr *httputil.ProxyRequest) { pr.SetURL(u); pr.SetXForwarded() },
-			Transport:  proxy.NewTransport(),
+			Rewrite:    func(pr *httputil.ProxyRequest) { pr.SetURL(upstream); pr.SetXForwarded() },
+			Transport:  &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true},
 			BufferPool: &bufferPool{}, // Otherwise buffers are most of what it costs.
-		}, nil
+		}
 	}
-	c, err := config.Parse([]byte(policy))
-	if err != nil {
-		return nil, err
-	}
-	return proxy.New(proxy.Options{
-		Upstream: u, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
-		Policy: proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse},
-	}), nil
+	status := cardinalities()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/metrics":
+			_, _ = io.WriteString(w, metrics)
+		case "/api/v1/status/tsdb":
+			_, _ = w.Write(status)
+		default:
+			_ = r.ParseForm() // As Prometheus does.
+			_, _ = io.WriteString(w, answer)
+		}
+	})
 }
 
 // bufferPool holds the buffers of the bare proxy.
@@ -229,14 +160,3 @@ func (b *bufferPool) Get() []byte {
 
 // Put implements httputil.BufferPool.
 func (b *bufferPool) Put(buf []byte) { b.pool.Put((*[32 << 10]byte)(buf)) }
-
-func writeUsage(w io.Writer) {
-	var (
-		m runtime.MemStats
-		r syscall.Rusage
-	)
-	runtime.ReadMemStats(&m)
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // Fails for no process of its own.
-	cpu := time.Duration(syscall.TimevalToNsec(r.Utime) + syscall.TimevalToNsec(r.Stime))
-	_ = json.NewEncoder(w).Encode(usage{m.Mallocs, m.TotalAlloc, cpu})
-}
