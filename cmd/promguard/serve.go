@@ -13,9 +13,11 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,6 +106,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if err != nil {
 		return cli.Misuse(err)
 	}
+	useMemory(logger)
 	reg := newRegistry()
 	r := newReloader(f.config, reg, logger)
 	policy, err := r.load()
@@ -143,6 +146,20 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	addServer(&g, f, p, prefix, intake.New(intake.Memory(), reg), listener, logger)
 	addTelemetry(&g, p, r, reg, telemetry, logger)
 	return g.Run()
+}
+
+// useMemory lets the heap grow to five times what is in use before garbage is collected,
+// which would take a seventh of the processor time of a request otherwise: little is in
+// use, as caches are small. Nine tenths of the container's memory are the limit.
+// GOMEMLIMIT and GOGC go before that.
+func useMemory(logger *slog.Logger) {
+	if _, err := memlimit.Set(memlimit.WithRatio(0.9)); err != nil {
+		logger.Debug("The container's limit of memory is not known", "err", err)
+		return
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }
 
 // newTransport returns what carries requests to the upstream server, with TLS and
