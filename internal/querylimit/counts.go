@@ -166,9 +166,11 @@ func (c *Count) allowed(p *Policy, a *asked) int {
 
 // refuse returns the refusal of n, if that is more than allowed.
 func (c *Count) refuse(p *Policy, n, limit int) *Refusal {
-	mode, operator := c.Of(&p.opts).Mode, raise(c.Name)
+	mode, operator := c.Of(&p.opts).Mode, ""
 	if c.hard && n > c.Ceiling {
-		limit, mode, operator = min(limit, c.Ceiling), ModeEnforce, ""
+		limit, mode = min(limit, c.Ceiling), ModeEnforce
+	} else if n > limit {
+		operator = raise(c.Name)
 	}
 	if mode == ModeOff || n <= limit {
 		return nil

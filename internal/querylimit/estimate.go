@@ -46,8 +46,8 @@ func (e *Estimate) Bytes() int64 {
 // estimate returns what a request costs; ok is false if it reads no series, or if
 // nobody knows what it reads.
 func (a *asked) estimate() (e Estimate, ok bool) {
-	if a.estimated != nil {
-		return *a.estimated, true
+	if a.known {
+		return a.estimated, true
 	}
 	switch name := a.Endpoint.Name; {
 	case a.evaluates() && a.queries[0].unknown == nil:
@@ -57,7 +57,7 @@ func (a *asked) estimate() (e Estimate, ok bool) {
 	default:
 		return e, false
 	}
-	a.estimated = &e
+	a.estimated, a.known = e, true
 	return e, true
 }
 
@@ -69,7 +69,7 @@ func (a *asked) offer(limit int) string {
 	}
 	passes := func(e Evaluation) bool {
 		other := *a
-		other.at, other.estimated = e, nil
+		other.at, other.known = e, false
 		estimate, _ := other.estimate()
 		return whole(estimate.samples()) <= limit
 	}

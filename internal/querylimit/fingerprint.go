@@ -6,7 +6,6 @@ package querylimit
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"hash"
 	"strconv"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -15,21 +14,19 @@ import (
 // fingerprint hashes the shape of a query: names, labels, functions and how they
 // nest, without values. It is cryptographic, so that two shapes have the same by
 // chance only; whoever makes 2^64 queries finds one with that of a rule.
-type fingerprint struct{ sum hash.Hash }
+type fingerprint struct{ words []byte }
 
 // fingerprintBytes is how much of the hash is used.
 const fingerprintBytes = 8
 
-func newFingerprint() *fingerprint { return &fingerprint{sha256.New()} }
-
 // word adds a word and an end that no word contains.
-func (f *fingerprint) word(s string) { _, _ = f.sum.Write(append([]byte(s), 0xff)) }
+func (f *fingerprint) word(s string) { f.words = append(append(f.words, s...), 0xff) }
 
-// words adds a list, with its length, so that it is not taken for another with
+// list adds a list, with its length, so that it is not taken for another with
 // what follows.
-func (f *fingerprint) words(list []string) {
-	f.word(strconv.Itoa(len(list)))
-	for _, s := range list {
+func (f *fingerprint) list(words []string) {
+	f.word(strconv.Itoa(len(words)))
+	for _, s := range words {
 		f.word(s)
 	}
 }
@@ -55,4 +52,7 @@ func (f *fingerprint) matchers(ms []*labels.Matcher) {
 	f.word("}")
 }
 
-func (f *fingerprint) text() string { return hex.EncodeToString(f.sum.Sum(nil)[:fingerprintBytes]) }
+func (f *fingerprint) text() string {
+	sum := sha256.Sum256(f.words)
+	return hex.EncodeToString(sum[:fingerprintBytes])
+}

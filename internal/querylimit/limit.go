@@ -93,7 +93,8 @@ type asked struct {
 	now     time.Time
 	at      Evaluation // of what is evaluated
 
-	estimated *Estimate
+	estimated Estimate
+	known     bool // that is worked out
 }
 
 // asked returns what r asks for, with the queries that were parsed of it.

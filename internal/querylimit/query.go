@@ -40,7 +40,7 @@ type Query struct {
 
 // selectorQuery returns the Query of a bare selector, as in match[].
 func selectorQuery(text string, ms []*labels.Matcher) *Query {
-	h := newFingerprint()
+	var h fingerprint
 	h.matchers(ms)
 	return &Query{Text: text, Fingerprint: h.text(), selectors: [][]*labels.Matcher{ms}}
 }
@@ -48,7 +48,7 @@ func selectorQuery(text string, ms []*labels.Matcher) *Query {
 // Analyze returns the Query of an expression. It never fails: what it does not
 // understand is refused when it is checked.
 func Analyze(text string, expr parser.Expr) *Query {
-	w := walker{query: &Query{Text: text, expr: expr}, hash: newFingerprint()}
+	w := walker{query: &Query{Text: text, expr: expr}}
 	w.query.unknown = parser.Walk(&w, expr, nil)
 	w.query.Fingerprint = w.hash.text()
 	return w.query
@@ -56,7 +56,7 @@ func Analyze(text string, expr parser.Expr) *Query {
 
 type walker struct {
 	query *Query
-	hash  *fingerprint
+	hash  fingerprint
 }
 
 // Visit implements parser.Visitor. It names every node type rather than trust a
@@ -110,7 +110,7 @@ func (w *walker) subquery(n *parser.SubqueryExpr) {
 func (w *walker) aggregation(n *parser.AggregateExpr) {
 	w.hash.word(n.Op.String())
 	w.hash.flag(n.Without)
-	w.hash.words(n.Grouping)
+	w.hash.list(n.Grouping)
 }
 
 func (w *walker) binary(n *parser.BinaryExpr) {
@@ -122,6 +122,6 @@ func (w *walker) binary(n *parser.BinaryExpr) {
 	}
 	w.hash.word(strconv.Itoa(int(m.Card)))
 	w.hash.flag(m.On)
-	w.hash.words(m.MatchingLabels)
-	w.hash.words(m.Include)
+	w.hash.list(m.MatchingLabels)
+	w.hash.list(m.Include)
 }
