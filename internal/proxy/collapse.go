@@ -6,6 +6,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -24,7 +25,9 @@ const maxShared = 32 << 20
 // headers of its answer only once. The request that is sent, a flight, belongs to
 // none of them: it goes on as long as one is there, and each gets the whole answer as
 // it comes. So nobody waits for what it will not get, and nobody is worse off than if
-// it had sent its request itself, which would have been later.
+// it had sent its request itself, which would have been later. The first one waits
+// for the headers where it has sent the request, as nearly all are alone; if its
+// deadline passes meanwhile, the others begin anew.
 type collapser struct {
 	send   func(*http.Request, *trip) (*http.Response, error)
 	joined func()
@@ -44,13 +47,13 @@ type flight struct {
 
 	holders []*holder // who want the answer and have not left
 	joined  time.Time // when the last one came
-	closed  bool      // nobody joins any more
+	req     *http.Request
+	closed  bool // nobody joins any more
+	gaveUp  bool // the deadline of the first holder has passed before the headers
 	started chan struct{}
-	// Read after started: the headers of the answer, or the error. Body is all of it
-	// if there is one holder only.
-	res    *http.Response
-	direct io.ReadCloser
-	err    error
+	// Read after started: the headers of the answer, or the error.
+	res *http.Response
+	err error
 
 	more   sync.Cond // there is more of the answer, or somebody has left
 	blocks []*block
@@ -73,10 +76,12 @@ const (
 type holder struct {
 	*flight
 
-	ctx   context.Context
-	first bool // it began the flight
-	read  int64
-	left  bool
+	ctx    context.Context
+	stop   func() bool   // ends the watch over ctx
+	first  bool          // it began the flight
+	direct io.ReadCloser // the answer, of the only holder
+	read   int64
+	left   bool
 }
 
 func newCollapser(send func(*http.Request, *trip) (*http.Response, error), joined func()) *collapser {
@@ -97,36 +102,39 @@ func (c *collapser) roundTrip(req *http.Request, key string, t *trip) (*http.Res
 	f.holders = append(f.holders, h)
 	f.joined = time.Now()
 	c.mu.Unlock()
-	if !h.first {
-		c.joined()
-	}
 
-	stop := context.AfterFunc(h.ctx, h.leave)
-	select {
-	case <-f.started:
-	case <-h.ctx.Done():
+	h.stop = context.AfterFunc(h.ctx, h.leave)
+	if h.first {
+		f.fly(t)
+	} else {
+		c.joined()
+		select {
+		case <-f.started:
+		case <-h.ctx.Done():
+		}
+	}
+	if err := h.ctx.Err(); err != nil {
 		_ = h.Close() // The answer may have come meanwhile.
-		return nil, h.ctx.Err()
+		return nil, err
 	}
-	if f.err != nil {
-		stop()
-		h.leave()
-		return nil, f.err
+	if f.err == nil {
+		return h.response(req), nil
 	}
-	return h.response(req), nil
+	_ = h.Close()
+	if f.gaveUp {
+		return c.roundTrip(req, key, t)
+	}
+	return nil, f.err
 }
 
-// begin sends a request on nobody's behalf.
+// begin makes a request of its own of one, on nobody's behalf.
 func (c *collapser) begin(req *http.Request, key string, t *trip) *flight {
 	f := &flight{collapser: c, key: key, started: make(chan struct{})}
 	f.more.L = &c.mu
 	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context()))
-	f.cancel = cancel
+	f.req, f.cancel = req.WithContext(ctx), cancel
 	t.waitsSince = f.lastJoined
 	c.flights[key] = f
-	out, target := req.WithContext(ctx), *req.URL
-	out.URL = &target // The way to the server changes it, maybe after req is over.
-	go f.fly(out, t)
 	return f
 }
 
@@ -138,24 +146,26 @@ func (f *flight) lastJoined() time.Time {
 	return f.joined
 }
 
-func (f *flight) fly(req *http.Request, t *trip) {
-	res, err := f.collapser.send(req, t)
+// fly sends the request, and hands out the answer once it has begun.
+func (f *flight) fly(t *trip) {
+	res, err := f.collapser.send(f.req, t)
 	f.collapser.mu.Lock()
 	f.close()
+	if f.gaveUp && err == nil { // Just too late: the request is over.
+		err = context.DeadlineExceeded
+	}
 	f.res, f.err = res, err
-	alone := len(f.holders) <= 1
 	switch {
-	case err != nil:
-	case len(f.holders) == 0:
+	case res == nil:
+	case err != nil || len(f.holders) == 0:
 		defer res.Body.Close()
-	case alone:
-		f.direct = res.Body
+	case len(f.holders) == 1:
+		f.holders[0].direct = res.Body
+	default:
+		go f.pump(res.Body)
 	}
 	close(f.started)
 	f.collapser.mu.Unlock()
-	if err == nil && !alone {
-		f.pump(res.Body)
-	}
 }
 
 // close ends the time in which others join.
@@ -288,14 +298,12 @@ func (h *holder) next() ([]byte, error) {
 
 // Close implements io.Closer.
 func (h *holder) Close() error {
-	defer h.leave()
-	h.collapser.mu.Lock()
-	direct := h.direct
-	h.collapser.mu.Unlock()
-	if direct == nil {
+	h.stop()
+	h.leave()
+	if h.direct == nil { // It gets none any more.
 		return nil
 	}
-	return direct.Close()
+	return h.direct.Close()
 }
 
 // leave takes part in the flight no more. When the last one leaves, it ends.
@@ -309,7 +317,8 @@ func (h *holder) leave() {
 	h.holders = slices.DeleteFunc(h.holders, func(other *holder) bool { return other == h })
 	h.release()
 	h.more.Broadcast()
-	if len(h.holders) == 0 {
+	h.gaveUp = h.gaveUp || h.first && !h.closed && errors.Is(h.ctx.Err(), context.DeadlineExceeded)
+	if len(h.holders) == 0 || h.gaveUp {
 		h.close()
 		h.cancel()
 	}

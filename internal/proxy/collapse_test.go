@@ -118,8 +118,9 @@ func (c *crowd) run(t *testing.T, collapse bool) (outcomes []outcome, sent int) 
 		for i, v := range c.clients {
 			wg.Go(func() {
 				time.Sleep(v.comes)
-				ctx, cancel := context.WithTimeout(context.Background(), v.stays)
-				defer cancel()
+				ctx, leave := context.WithCancel(context.Background())
+				defer leave()
+				defer time.AfterFunc(v.stays, leave).Stop()
 				rec, whole := askWhole(ctx, p, "/api/v1/query?query=up&time="+strconv.Itoa(v.query))
 				outcomes[i] = outcome{rec.Code, rec.Body.Len(), whole && ctx.Err() == nil, time.Since(start)}
 			})
@@ -311,6 +312,43 @@ func TestAnswerIsOfNobodyWhoAskedForIt(t *testing.T) {
 		answer = func(r *http.Request) (*http.Response, error) { return textResponse(r, strings.NewReader(large)), nil }
 		first, second = two(0)
 		require.Equal(t, [2]int{len(large), len(large)}, [2]int{first.Body.Len(), second.Body.Len()})
+	})
+}
+
+func TestDeadlineOfTheFirstIsNotThatOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, sent := time.Now(), 0
+		c := newCollapser(func(r *http.Request, _ *trip) (*http.Response, error) {
+			sent++
+			if err := pass(r.Context(), t.Context(), 3*time.Second); err != nil {
+				return nil, err
+			}
+			return textResponse(r, strings.NewReader("{}")), nil
+		}, func() {})
+		ask := func(deadline time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			res, err := c.roundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), "key", &trip{})
+			if err != nil {
+				return err
+			}
+			return res.Body.Close()
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				time.Sleep(time.Second)
+				if err := ask(time.Minute); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		require.ErrorIs(t, ask(2*time.Second), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(start), "it waits for nobody else")
+		wg.Wait()
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.Equal(t, 2, sent)
+		require.Empty(t, c.flights)
 	})
 }
 

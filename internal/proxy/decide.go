@@ -81,7 +81,7 @@ func (p *Proxy) read(rw *responseWriter, r *http.Request, e *canonical.Endpoint,
 	q, err := canonical.Read(r, e, label, policy)
 	switch {
 	case err == nil:
-	case asRefusal(err) != nil:
+	case as[*querylimit.Refusal](err) != nil:
 		return nil, err
 	case errors.Is(err, intake.ErrFull):
 		return nil, &apiError{code: http.StatusServiceUnavailable, typ: typeUnavailable, reason: reasonSaturated, err: err, shed: true}

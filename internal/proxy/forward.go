@@ -142,13 +142,13 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		refusal := x.refuseDeadline()
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), &apiError{code: http.StatusServiceUnavailable, typ: typeTimeout, err: refusal})
-	case asShed(err) != nil:
-		p.shed(w.(*responseWriter), r.UserAgent(), asShed(err))
-	case asRefusal(err) != nil:
-		refusal := asRefusal(err)
+	case as[*admission.Shed](err) != nil:
+		p.shed(w.(*responseWriter), r.UserAgent(), as[*admission.Shed](err))
+	case as[*querylimit.Refusal](err) != nil:
+		refusal := as[*querylimit.Refusal](err)
 		p.exceed(x, refusal)
 		p.reject(w.(*responseWriter), refusal)
-	case asUnavailable(err) != nil:
+	case as[*upstream.Unavailable](err) != nil:
 		p.upstreamError(w, reasonUnavailable, err, canonical.Advise("Try again in some seconds", "%w", err))
 	case errors.Is(err, errRedirect):
 		p.upstreamError(w, reasonRedirect, err, canonical.Advise(
@@ -170,14 +170,10 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func asShed(err error) *admission.Shed {
-	shed, _ := errors.AsType[*admission.Shed](err)
-	return shed
-}
-
-func asRefusal(err error) *querylimit.Refusal {
-	refusal, _ := errors.AsType[*querylimit.Refusal](err)
-	return refusal
+// as is errors.AsType where nil says that there is none.
+func as[T error](err error) T {
+	found, _ := errors.AsType[T](err)
+	return found
 }
 
 func (p *Proxy) upstreamError(w http.ResponseWriter, reason string, cause, told error) {

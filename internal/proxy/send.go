@@ -135,8 +135,3 @@ func (p *Proxy) failure(t *trip, s *upstream.Server, res *http.Response, err err
 	}
 	return ""
 }
-
-func asUnavailable(err error) *upstream.Unavailable {
-	unavailable, _ := errors.AsType[*upstream.Unavailable](err)
-	return unavailable
-}

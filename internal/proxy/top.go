@@ -52,9 +52,6 @@ func joinedFingerprint(queries []*querylimit.Query) string {
 	return strings.Join(querylimit.Fingerprints(queries[:min(most, len(queries))]), ",")
 }
 
-// maxTop is how many queries may be asked for.
-const maxTop = topqueries.MaxSize
-
 // HandleTop answers which queries cost most: window=5m or 1h, by=time or bytes,
 // limit=20.
 func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
@@ -96,8 +93,8 @@ func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {
 		}
 	}
 	if text := r.FormValue("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxTop {
-			return nil, fmt.Errorf("limit %q: use 1 to %d", canonical.Shorten(text), maxTop)
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > topqueries.MaxSize {
+			return nil, fmt.Errorf("limit %q: use 1 to %d", canonical.Shorten(text), topqueries.MaxSize)
 		}
 	}
 	return p.top.Top(time.Now(), window, by, limit)
