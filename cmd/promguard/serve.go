@@ -149,7 +149,7 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 }
 
 // useMemory lets the heap grow to five times what is in use before garbage is collected,
-// which would take a seventh of the processor time of a request otherwise: little is in
+// which would take a fifth of the processor time of a request otherwise: little is in
 // use, as caches are small. Nine tenths of the container's memory are the limit.
 // GOMEMLIMIT and GOGC go before that.
 func useMemory(logger *slog.Logger) {
