@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/hostile"
 	"github.com/promguard/promguard/internal/proxy/canonical"
-	"github.com/promguard/promguard/internal/proxy/hostile"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/querylimit"
 )

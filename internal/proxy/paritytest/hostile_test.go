@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/proxy/hostile"
+	"github.com/promguard/promguard/internal/hostile"
 )
 
 // What is let through, Prometheus's own handlers understand as they understand
