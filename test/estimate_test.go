@@ -151,7 +151,7 @@ func drawn(h *querylimit.Head, n int) []string {
 // TestEstimatesBoundWhatStockPrometheusSays asks stock Prometheus what queries turned
 // out to cost.
 func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
-	s := stock(t, clusterData(t))
+	s := stock(t, clusterHistory(t))
 	h := headOf(t, s)
 	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: querylimit.DefaultOptions()})
@@ -163,7 +163,7 @@ func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
 	for i, text := range slices.Concat(shipped, drawn(h, 1000)) {
 		instant := querylimit.Request{Endpoint: querylimit.FindEndpoint("query"), Texts: []string{text}, Start: end, End: end, Given: true, Limit: -1, Head: h}
 		ranged := instant
-		ranged.Endpoint, ranged.Start, ranged.Step = querylimit.FindEndpoint("query_range"), end.Add(-time.Minute), 7*time.Second
+		ranged.Endpoint, ranged.Start, ranged.Step = querylimit.FindEndpoint("query_range"), end.Add(-5*time.Minute), 17*time.Second
 		for _, r := range []*querylimit.Request{&instant, &ranged} {
 			v, err := rules.Judge(analyzer, r, time.Now())
 			if err != nil || v.Queries == nil {

@@ -231,18 +231,30 @@ func clusterData(t *testing.T) string {
 	t.Helper()
 	walreplay := binary(t, "walreplay")
 	cluster.once.Do(func() {
-		if cluster.dir, cluster.err = os.MkdirTemp("", "promguard-e2e-"); cluster.err != nil {
-			return
-		}
-		out, err := exec.Command(walreplay, "generate", "--out", filepath.Join(cluster.dir, "data"),
-			"--series", strconv.Itoa(clusterSeries), "--scrapes", "3").CombinedOutput()
-		if err != nil {
-			cluster.err = fmt.Errorf("%w\n%s", err, out)
+		if cluster.dir, cluster.err = os.MkdirTemp("", "promguard-e2e-"); cluster.err == nil {
+			cluster.err = generateCluster(walreplay, filepath.Join(cluster.dir, "data"), "--scrapes=3")
 		}
 	})
 	require.NoError(t, cluster.err)
 	dir := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(cluster.dir, "data"))))
+	return dir
+}
+
+func generateCluster(walreplay, dir string, args ...string) error {
+	args = append([]string{"generate", "--out", dir, "--series", strconv.Itoa(clusterSeries)}, args...)
+	if out, err := exec.Command(walreplay, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// clusterHistory returns a data directory of the cluster with a sample a minute of a
+// quarter of an hour, so that ranges and windows are full.
+func clusterHistory(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, generateCluster(binary(t, "walreplay"), dir, "--scrapes=15", "--scrape-interval=1m", "--churn=0"))
 	return dir
 }
 

@@ -51,7 +51,7 @@ func heaviest(counts map[string]int, n int) []string {
 }
 
 // hostile returns a random query of selectors that name a metric or a value, over what
-// most series have.
+// most series have. Most of what stock Prometheus would not evaluate is left out.
 func hostile(rng *rand.Rand, h *querylimit.Head) string {
 	one := func(list ...string) string { return list[rng.IntN(len(list))] }
 	var pairs []string
@@ -64,47 +64,55 @@ func hostile(rng *rand.Rand, h *querylimit.Head) string {
 	}
 	slices.Sort(pairs)
 	metrics := heaviest(h.Counts["__name__"], 200)
-	selector := func(window string) string {
-		s := "{" + one(pairs...) + "}"
-		switch rng.IntN(4) {
+	// Of many metrics, series would be the same where their names are taken away.
+	const wide, single = 4, 2
+	selector := func(kinds int, window string) string {
+		s := one(metrics...)
+		switch rng.IntN(kinds) {
 		case 0:
-			s = one(metrics...)
-		case 1:
-			s = one(metrics...) + `{pod=~".*",le!="x"}`
+			s += `{pod=~".*",le!="x"}`
 		case 2:
+			s = "{" + one(pairs...) + "}"
+		case 3:
 			s = fmt.Sprintf(`{__name__=~"%s.*|%s.*"}`, one(metrics...)[:6], one(metrics...)[:6])
 		}
 		return s + window + one("", "", " offset 10s", " @ end()", " @ start()")
 	}
-	var vector func(depth int) string
-	vector = func(depth int) string {
+	var vector func(depth, kinds int) string
+	vector = func(depth, kinds int) string {
 		if depth == 0 {
-			return selector("")
+			return selector(kinds, "")
 		}
-		in := func() string { return vector(depth - 1) }
-		switch rng.IntN(10) {
+		in := func(kinds int) string { return vector(depth-1, kinds) }
+		switch rng.IntN(11) {
 		case 0:
-			return one("rate(", "last_over_time(", "max_over_time(", "quantile_over_time(0.5, ") + selector("[5m]") + ")"
+			return one("rate(", "max_over_time(", "quantile_over_time(0.5, ") + selector(single, "[5m]") + ")"
 		case 1:
-			return one("sum", "count", "stddev") + one("", " by (pod)", " without (instance)", " by (le, pod, namespace)") + "(" + in() + ")"
+			return "last_over_time(" + selector(kinds, "[5m]") + ")"
 		case 2:
-			return one("topk", "bottomk", "limitk") + "(" + one("1", "100000") + "," + in() + ")"
+			return one("sum", "count", "stddev") + one("", " by (pod)", " by (le, pod, namespace)") + "(" + in(wide) + ")"
 		case 3:
-			return one("max_over_time", "count_over_time") + "((" + in() + ")[" + one("2m:1s", "5m:5s") + "])"
+			return one("topk", "bottomk", "limitk") + "(" + one("1", "100000") + "," + in(kinds) + ")"
 		case 4:
-			return "(" + in() + ") " + one("or", "and", "unless", "or on (pod)") + " (" + in() + ")"
+			return one("max_over_time", "count_over_time") + "((" + in(single) + ")[" + one("2m:1s", "5m:5s") + "])"
 		case 5:
-			return "(" + in() + ") " + one("+", "*", "== bool") + one(" on (instance, pod, __name__) group_left() ", " ignoring (x) ") + "(" + in() + ")"
+			return "(" + in(kinds) + ") " + one("or", "and", "unless", "or on (pod)") + " (" + in(kinds) + ")"
 		case 6:
-			return one("abs", "timestamp", "sort", "-") + "(" + in() + ")"
+			both := in(single)
+			return "(" + both + ") " + one("+", "*", "== bool") + " ignoring (x) (" + both + ")"
 		case 7:
-			return `label_replace(` + in() + `, "copy", "` + one("$1", "$1-$1-$1-$1") + `", "pod", "(.*)")`
+			return "(" + in(single) + ") " + one("+", "*", "== bool") + " on (instance, pod) group_left() sum by (instance, pod) (" + in(wide) + ")"
 		case 8:
-			return `label_join(` + in() + `, "all", ",", "namespace", "pod", "container", "instance")`
+			return one("abs", "timestamp", "-", "sum without (x) ") + "(" + in(single) + ")"
+		case 9:
+			return fmt.Sprintf(one(
+				`label_replace(%s, "copy", "$1", "pod", "(.*)")`, `label_replace(%s, "copy", "$1-$1-$1-$1", "pod", "(.*)")`,
+				`label_join(%s, "all", ",", "namespace", "pod", "container", "instance")`,
+			), in(kinds))
 		}
-		return `count_values("value", ` + in() + ")"
+		return `count_values("value", ` + in(wide) + ")"
 	}
-	return vector(rng.IntN(4))
+	return vector(rng.IntN(4), wide)
 }
 
 // TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory draws queries, keeps those
@@ -114,14 +122,16 @@ func TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory(t *testing.T)
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("PROMGUARD_HOSTILE_QUERIES"), "20"))
 	require.NoError(t, err)
-	s := stock(t, clusterData(t))
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PROMGUARD_HOSTILE_SEED"), "1"), 10, 64)
+	require.NoError(t, err)
+	s := stock(t, clusterHistory(t), "--enable-feature=promql-experimental-functions")
 	h := headOf(t, s)
 	require.EqualValues(t, limit, h.Memory)
 	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: querylimit.DefaultOptions()})
 	require.NoError(t, err)
 	analyzer := querylimit.NewAnalyzer(32 << 20)
-	rng := rand.New(rand.NewPCG(300, 1))
+	rng := rand.New(rand.NewPCG(300, seed))
 	type candidate struct {
 		path, form string
 		bytes      int64
@@ -169,5 +179,6 @@ func TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory(t *testing.T)
 	}
 	t.Logf("%d of %d refused; of %d asked %d were answered; at rest %d MiB, at most %d MiB with a limit of %d MiB", refused, 100*n, len(list), answered, rest>>20, most>>20, limit>>20)
 	require.Len(t, list, n)
-	require.LessOrEqual(t, most-rest, int64(limit*2/5), worst)
+	require.Greater(t, answered, n*2/3)
+	require.LessOrEqual(t, most-rest, int64(limit*3/10), worst)
 }

@@ -22,6 +22,10 @@ type Estimate struct {
 	Held float64
 	// Answer are the samples of the answer, which are in memory as text, too.
 	Answer float64
+	// Besides is what is made beside them, as samples that take as much: slices that are
+	// outgrown where what does not depend on the step is repeated for every step, and
+	// labels that are rewritten.
+	Besides float64
 	// Older is set if the query reads from before the head, where there may be series
 	// that the server does not tell of.
 	Older bool
@@ -31,12 +35,16 @@ type Estimate struct {
 	first, last float64
 }
 
-// sampleWithText is how many samples one takes the place of while it is written.
-const sampleWithText = 4
+// How many samples others take the place of: one while it is written, and the labels of a
+// series.
+const (
+	sampleWithText = 3.75
+	labelsOfSeries = 20
+)
 
 // samples is what the limit of that name bounds. What the answer was made of is gone
-// when it is written.
-func (e *Estimate) samples() float64 { return max(e.Held, sampleWithText*e.Answer) }
+// when it is written; what was made besides may wait for a collection of garbage.
+func (e *Estimate) samples() float64 { return max(e.Held, sampleWithText*e.Answer) + e.Besides }
 
 // Bytes is what the server takes for the request.
 func (e *Estimate) Bytes() int64 {
@@ -163,11 +171,6 @@ type grid struct{ start, end, step float64 }
 
 func (g grid) steps() float64 { return math.Floor((g.end-g.start)/g.step) + 1 }
 
-// after returns how many moments of a grid are not before a time.
-func (g grid) after(t float64) float64 {
-	return min(max(math.Floor((g.end-t)/g.step)+1, 0), g.steps())
-}
-
 // estimator follows Prometheus's engine through an expression.
 type estimator struct {
 	Estimate
@@ -182,7 +185,7 @@ type estimator struct {
 type result struct {
 	// series has all of a range query, now those of one moment at most.
 	series, now float64
-	// steps is for how many moments there may be any.
+	// steps is for how many moments there is room.
 	steps float64
 	// held are the samples in memory afterwards, and peak on the way there.
 	held, peak float64
@@ -232,6 +235,7 @@ func (x *estimator) eval(expr parser.Expr, g grid) result {
 	case *parser.StepInvariantExpr: // Of an expression that is resolved for its times.
 		r := x.eval(n.Expr, grid{g.start, g.start, g.step})
 		r.steps = g.steps()
+		x.Besides += r.series * outgrown(r.steps)
 		return r.then(r.series, r.now)
 	case *parser.Call:
 		return x.call(n, g)
@@ -243,6 +247,24 @@ func (x *estimator) eval(expr parser.Expr, g grid) result {
 		return result{}
 	}
 	return result{steps: g.steps()}.then(1, 1) // a number
+}
+
+// outgrown returns for how many samples more than n there is room at most, in all the
+// slices that append makes one after another on the way to n.
+func outgrown(n float64) float64 {
+	const doubled = 512 // of 16 bytes: up to here the allocator rounds none up
+	sum := 1.0
+	for room := 1.0; room < n; {
+		if room < doubled {
+			room *= 2
+			sum += room
+		} else {
+			room *= 1.25
+			room += 192
+			sum += 1.25 * room
+		}
+	}
+	return sum - n
 }
 
 // selector is a selector of so much time before each moment, 0 being an instant. It
@@ -257,7 +279,8 @@ func (x *estimator) selector(n *parser.VectorSelector, g grid, window time.Durat
 	return r, samples
 }
 
-// reach returns for how many moments there can be samples, and how many in a window.
+// reach returns for how many moments there is room, which is for all if there can be any
+// sample, and how many samples in a window.
 func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration) (steps, samples float64) {
 	at, offset, back, ahead := g, milliseconds(n.OriginalOffset), milliseconds(window), 0.0
 	if n.Timestamp != nil {
@@ -275,9 +298,8 @@ func (x *estimator) reach(n *parser.VectorSelector, g grid, window time.Duration
 	if x.head != nil {
 		interval = x.head.Interval
 		x.Older = x.Older || first < float64(x.head.Since.UnixMilli())
-		after := at.after(float64(x.head.Oldest.UnixMilli()) + offset - ahead)
-		if steps = after; n.Timestamp != nil {
-			steps *= g.steps()
+		if at.end-offset+ahead < float64(x.head.Oldest.UnixMilli()) {
+			steps = 0
 		}
 	}
 	if samples = 1; window > 0 {
@@ -336,6 +358,7 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 		}
 	case "label_replace", "label_join":
 		in.renamed = true
+		x.Besides += labelsOfSeries * in.series
 		return in
 	case "info":
 		x.first -= x.lookback // Of target_info, too, the last sample counts.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,6 +44,42 @@ func TestEstimateFollowsTheEngine(t *testing.T) {
 		at := steps(length, step)
 		e := q.estimate(&at, testHead(), 0)
 		require.Equal(t, want, [3]float64{e.Series, e.Held, e.Answer}, text)
+	}
+}
+
+func TestAServerThatIsNewMakesRoomForAllSteps(t *testing.T) {
+	q := Analyze("node_load1", mustParse(t, "node_load1"))
+	at, h := steps(10*time.Minute, time.Minute), testHead()
+	h.Oldest = testNow.Add(-time.Minute)
+	require.InDelta(t, 551, q.estimate(&at, h, 0).Held, 0)
+	h.Oldest = testNow.Add(time.Minute)
+	require.InDelta(t, 1, q.estimate(&at, h, 0).Held, 0)
+}
+
+func TestSlicesThatGrowAndLabelsThatAreRewrittenCount(t *testing.T) {
+	const most = 20_000
+	points, room := make([]promql.FPoint, 1), 1.0
+	for n := 2.0; n <= most; n++ {
+		before := cap(points)
+		if points = append(points, promql.FPoint{}); cap(points) != before {
+			room += float64(cap(points))
+		}
+		require.GreaterOrEqual(t, n+outgrown(n), room, n)
+		if n <= 512 {
+			require.InDelta(t, n+outgrown(n), room, 0, n)
+		}
+	}
+	at := steps(10*time.Minute, time.Minute)
+	for text, more := range map[string]float64{
+		`node_load1`: 0, `node_load1 @ end()`: 50 * (31 - 11), `sum(node_load1 @ end())`: 31 - 11, `rate(node_load1[5m] @ end())`: 50 * (31 - 11),
+		`max_over_time((node_load1 @ end())[1h:1m])`: 50 * (255 - 71),
+		`label_replace(node_load1, "", "", "", "")`:  50 * 20,
+	} {
+		q := Analyze(text, mustParse(t, text))
+		q.parse = testParser.ParseExpr
+		e := q.estimate(&at, testHead(), 0)
+		require.InDelta(t, more, e.Besides, 0, text)
+		require.InDelta(t, max(e.Held, sampleWithText*e.Answer)+more, e.samples(), 0, text)
 	}
 }
 

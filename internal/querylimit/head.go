@@ -31,12 +31,12 @@ type Head struct {
 }
 
 // What a server takes for what it holds for a query, in bytes, as measured; see
-// docs/limits/series.md. A query may have little more than a quarter of its memory: one of
-// kube-prometheus's over a day takes 0.26 of 2.5 times what its series take.
+// docs/limits/series.md. A query may have a quarter of its memory: one of
+// kube-prometheus's over a day takes 0.245 of 2.5 times what its series take.
 const (
-	bytesPerSeries  = 3 << 10
+	bytesPerSeries  = 7 << 9
 	bytesPerSample  = 24
-	sharePerQuery   = 0.27
+	sharePerQuery   = 0.246
 	leastMemory     = 512 << 20
 	unknownMemory   = 4 << 30
 	samplesOfSeries = 200_000 // where nobody knows how many series there are
