@@ -280,6 +280,8 @@ func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) htt
 	mux.HandleFunc("GET /-/healthy", proxy.HandleHealthy)
 	mux.HandleFunc("GET /-/ready", p.HandleReady)
 	mux.HandleFunc("GET /api/v1/promguard/top", p.HandleTop)
+	mux.HandleFunc("GET /api/v1/promguard/queries", p.HandleQueries)
+	mux.HandleFunc("DELETE /api/v1/promguard/queries", p.HandleQueries)
 	mux.HandleFunc("POST /-/reload", r.handle)
 	mux.HandleFunc("PUT /-/reload", r.handle)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

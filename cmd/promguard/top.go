@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -52,8 +53,8 @@ func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 }
 
 func (f *topFlags) run(w io.Writer) error {
-	if _, _, err := net.SplitHostPort(f.address); err != nil {
-		return cli.Misuse(fmt.Errorf("--web.telemetry-address %s: use one such as 127.0.0.1:9092", f.address))
+	if err := checkTelemetryAddress(f.address); err != nil {
+		return err
 	}
 	report, err := f.ask()
 	if err != nil {
@@ -78,32 +79,42 @@ func (f *topFlags) run(w io.Writer) error {
 	return t.Flush()
 }
 
-func (f *topFlags) ask() (*topqueries.Report, error) {
+func checkTelemetryAddress(address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return cli.Misuse(fmt.Errorf("--web.telemetry-address %s: use one such as 127.0.0.1:9092", address))
+	}
+	return nil
+}
+
+func (f *topFlags) ask() (report *topqueries.Report, err error) {
+	err = askTelemetry(f.address, http.MethodGet, "top", url.Values{"window": {f.window}, "by": {f.by}, "limit": {strconv.Itoa(f.limit)}}, &report)
+	return report, err
+}
+
+// askTelemetry asks a promguard for something of its own, and decodes the data.
+func askTelemetry(address, method, path string, params url.Values, data any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	target := "http://" + f.address + "/api/v1/promguard/top?" + url.Values{
-		"window": {f.window}, "by": {f.by}, "limit": {strconv.Itoa(f.limit)},
-	}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1/promguard/"+path+"?"+params.Encode(), http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer res.Body.Close()
-	var answer struct {
+	answer := struct {
 		Status, Error string
-		Data          *topqueries.Report
-	}
+		Data          any
+	}{Data: data}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Status == "" {
-		return nil, fmt.Errorf("the answer (%s) is not that of promguard: use its --web.telemetry-address", res.Status)
+		return fmt.Errorf("the answer (%s) is not that of promguard: use its --web.telemetry-address", res.Status)
 	}
-	if answer.Data == nil {
-		return nil, fmt.Errorf("%s", answer.Error)
+	if answer.Status != "success" {
+		return errors.New(answer.Error)
 	}
-	return answer.Data, nil
+	return nil
 }
 
 // whoText names who asked, as closely as it is known.

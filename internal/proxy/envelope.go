@@ -17,6 +17,7 @@ const (
 	typeBadData     = "bad_data"
 	typeExecution   = "execution"
 	typeTimeout     = "timeout"
+	typeCanceled    = "canceled"
 	typeUnavailable = "unavailable"
 	typeNotFound    = "not_found"
 )
@@ -56,6 +57,17 @@ func asAPIError(err error) *apiError {
 		return &apiError{code: http.StatusUnprocessableEntity, typ: typeExecution, reason: refusal.Limit, err: err}
 	}
 	return &apiError{code: http.StatusInternalServerError, typ: "internal", reason: "internal", err: err}
+}
+
+// writeData answers with data as Prometheus does.
+func writeData(w http.ResponseWriter, data any) {
+	body, err := json.Marshal(map[string]any{"status": "success", "data": data})
+	if err != nil {
+		writeError(w, asAPIError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // An error means that the client is gone.
 }
 
 // envelope is Prometheus's answer without data: a data key, even null, makes

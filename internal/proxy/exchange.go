@@ -28,6 +28,9 @@ type exchange struct {
 	exceeded querylimit.Refusals // of limits that it ran into on its way
 	bounded  bounded             // the answer; nil before it, or if it has no limit
 	aborted  string              // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
+
+	end   func()
+	ended atomic.Bool // by an operator
 }
 
 // trip is a request on its way to the server. It may go on when the one for whom it

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -77,11 +78,10 @@ func (p *Proxy) roundTrip(req *http.Request) (*http.Response, error) {
 func (p *Proxy) forward(rw *responseWriter, r *http.Request, x *exchange) {
 	x.trip.request, x.trip.tenant, x.trip.class, x.trip.trace = x.request, x.who.Tenant, x.admissionClass(), x.trace
 	x.trip.need = admission.Need{Who: cmp.Or(x.who.User, x.who.Dashboard), Bytes: x.verdict.Cost.Bytes()}
-	ctx, cancel := r.Context(), context.CancelFunc(func() {})
-	if x.deadline > 0 {
-		ctx, cancel = context.WithTimeout(ctx, x.deadline)
-	}
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(x.deadline, math.MaxInt64))
 	defer cancel()
+	x.end = cancel
+	defer p.running.Remove(p.running.Add(x))
 
 	defer func() {
 		if v := recover(); v != nil {
@@ -137,6 +137,8 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		// Nobody is there. Abort, so that this is never taken for an answer.
 		w.(*responseWriter).code = statusClientGone
 		panic(http.ErrAbortHandler)
+	case x.ended.Load():
+		p.reject(w.(*responseWriter), errStopped)
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		refusal := x.refuseDeadline()
@@ -202,6 +204,9 @@ func (p *Proxy) countAborted(ctx context.Context, rw *responseWriter, x *exchang
 	case x.client.Err() != nil || rw.writeErr != nil:
 		p.metrics.clientGone.WithLabelValues(x.endpoint.Class.String()).Inc()
 		return querylog.AbortedClient
+	case x.ended.Load():
+		p.metrics.refused.WithLabelValues(reasonStopped).Inc()
+		return querylog.AbortedOperator
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.exceed(x, x.refuseDeadline())

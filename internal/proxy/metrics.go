@@ -31,6 +31,9 @@ const (
 	reasonLoop        = "loop"        // a request of promguard came back to it
 )
 
+// reasonStopped is that of promguard_refused_total for what an operator stopped.
+const reasonStopped = "stopped"
+
 // Reasons of promguard_shed_total.
 const (
 	reasonSaturated       = "saturated"        // no permit in time
@@ -155,7 +158,7 @@ func (m *metrics) precreate() {
 		}
 	}
 	m.adjusted.WithLabelValues(querylimit.LimitMetadataRange)
-	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop} {
+	for _, reason := range []string{"bad_data", "not_found", "method_not_allowed", "unsupported_media_type", reasonLoop, reasonStopped} {
 		m.refused.WithLabelValues(reason)
 	}
 	for _, reason := range []string{reasonSaturated, reasonTenantSaturated} {

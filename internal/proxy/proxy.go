@@ -25,6 +25,7 @@ import (
 	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/running"
 )
 
 // Options is what a Proxy is built from.
@@ -93,6 +94,7 @@ type Proxy struct {
 	collapser *collapser
 	metrics   *metrics
 	top       *topqueries.Tracker
+	running   running.List
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
 	through   names

@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -69,16 +68,7 @@ func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 			report.Queries[i].Text = "" // Of before a reload.
 		}
 	}
-	body, err := json.Marshal(struct {
-		Status string             `json:"status"`
-		Data   *topqueries.Report `json:"data"`
-	}{"success", report})
-	if err != nil {
-		writeError(w, asAPIError(err))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // An error means that the client is gone.
+	writeData(w, report)
 }
 
 func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {

@@ -50,8 +50,7 @@ type Entry struct {
 	Limit        *int       `json:"limit,omitempty"`
 
 	// What came of it. Aborted says who ended the answer before its end, whatever the
-	// code: AbortedUpstream, AbortedLimit or AbortedClient; Took and Bytes are then
-	// those of a part. Limits are those exceeded, with their modes, as in
+	// code: one of the Aborted constants; Took and Bytes are then those of a part. Limits are those exceeded, with their modes, as in
 	// "range:observe"; Rules those that matched.
 	Code    int      `json:"code"`
 	Aborted string   `json:"aborted,omitempty"`
@@ -72,6 +71,7 @@ const (
 	AbortedUpstream = "upstream" // the server, or the way to it
 	AbortedLimit    = "limit"    // a deadline, or response_bytes
 	AbortedClient   = "client"   // it left, or stopped reading
+	AbortedOperator = "operator" // who stopped the query
 )
 
 // Options says what is written, and where.

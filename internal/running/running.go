@@ -1,0 +1,120 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package running knows the requests that run, and ends those that an operator names.
+package running
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Query is a request that runs.
+type Query struct {
+	ID          string    `json:"id"`
+	Begun       time.Time `json:"begun"`
+	Sent        bool      `json:"sent"` // to the server, else it waits
+	Endpoint    string    `json:"endpoint"`
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Text        string    `json:"query,omitempty"`
+	Tenant      string    `json:"tenant,omitempty"`
+	User        string    `json:"user,omitempty"`
+	Dashboard   string    `json:"dashboard,omitempty"`
+	Panel       string    `json:"panel,omitempty"`
+	Bytes       int64     `json:"bytes"` // that it is expected to take of the server
+}
+
+// filters are what can be asked for, and where a Query has it.
+var filters = map[string]func(*Query) string{
+	"id":          func(q *Query) string { return q.ID },
+	"fingerprint": func(q *Query) string { return q.Fingerprint },
+	"tenant":      func(q *Query) string { return q.Tenant },
+	"user":        func(q *Query) string { return q.User },
+	"dashboard":   func(q *Query) string { return q.Dashboard },
+}
+
+// Filters are the names of what can be asked for.
+func Filters() []string { return []string{"id", "fingerprint", "tenant", "user", "dashboard"} }
+
+// Request is what runs.
+type Request interface {
+	// Running says what it is, but for id and time. End ends it, once or more often.
+	Running() Query
+	End()
+}
+
+type entry struct {
+	Request
+
+	begun time.Time
+}
+
+// List is safe for concurrent use. Its zero value is empty.
+type List struct {
+	mu   sync.Mutex
+	last uint64
+	list map[uint64]entry
+}
+
+// Add makes a request known until Remove is called with what Add returns.
+func (l *List) Add(r Request) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.list == nil {
+		l.list = map[uint64]entry{}
+	}
+	l.last++
+	l.list[l.last] = entry{r, time.Now()}
+	return l.last
+}
+
+// Remove forgets a request.
+func (l *List) Remove(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.list, id)
+}
+
+// errAll keeps everything from being ended by mistake.
+var errAll = errors.New("say which: give id, fingerprint, tenant, user or dashboard")
+
+// Find returns what runs, the oldest first, and ends it if it is to. Of a filter for
+// which wanted returns anything, only what has that is found.
+func (l *List) Find(wanted func(filter string) string, end bool) ([]Query, error) {
+	all := true
+	for _, filter := range Filters() {
+		all = all && wanted(filter) == ""
+	}
+	if end && all {
+		return nil, errAll
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := []Query{}
+	for id, e := range l.list {
+		q := e.Running()
+		q.ID, q.Begun = strconv.FormatUint(id, 10), e.begun
+		if !q.is(wanted) {
+			continue
+		}
+		if end {
+			e.End()
+		}
+		found = append(found, q)
+	}
+	slices.SortFunc(found, func(a, b Query) int { return cmp.Or(a.Begun.Compare(b.Begun), cmp.Compare(a.ID, b.ID)) })
+	return found, nil
+}
+
+func (q *Query) is(wanted func(string) string) bool {
+	for name, of := range filters {
+		if value := wanted(name); value != "" && value != of(q) {
+			return false
+		}
+	}
+	return true
+}
