@@ -187,6 +187,32 @@ func (l *listener) acceptAll() {
 	}
 }
 
+// conn is a connection of a pool. Its fields are guarded by the pool's mtx but for those
+// that are said not to be.
+type conn struct {
+	net.Conn // Not guarded.
+	pool     *Pool
+	from     *listener
+	first    [1]byte // What the client has said first. For who reads.
+	hasFirst bool    // It is not read yet.
+	// spoke is when the client began to send what no handler has seen yet, in Unix
+	// nanoseconds. Not guarded.
+	spoke  atomic.Int64
+	silent bool // The server does not have it yet.
+	closed bool
+	state  http.ConnState
+	used   bool
+	// requests is how many handlers run.
+	requests int
+	// spare says that there was room on no other when a request began.
+	spare bool
+	// answered says that a handler has run since the connection was idle: what it
+	// wrote may not have been sent yet.
+	answered bool
+	// place is where the connection is in the pool's lists, or nil.
+	place *list.Element
+}
+
 // listen waits for the client's first byte.
 func (c *conn) listen() {
 	if c.from.patience > 0 {
@@ -217,32 +243,6 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.spoke.CompareAndSwap(0, time.Now().UnixNano())
 	}
 	return n, err
-}
-
-// conn is a connection of a pool. Its fields are guarded by the pool's mtx but for those
-// that are said not to be.
-type conn struct {
-	net.Conn // Not guarded.
-	pool     *Pool
-	from     *listener
-	first    [1]byte // What the client has said first. For who reads.
-	hasFirst bool    // It is not read yet.
-	// spoke is when the client began to send what no handler has seen yet, in Unix
-	// nanoseconds. Not guarded.
-	spoke  atomic.Int64
-	silent bool // The server does not have it yet.
-	closed bool
-	state  http.ConnState
-	used   bool
-	// requests is how many handlers run.
-	requests int
-	// spare says that there was room on no other when a request began.
-	spare bool
-	// answered says that a handler has run since the connection was idle: what it
-	// wrote may not have been sent yet.
-	answered bool
-	// place is where the connection is in the pool's lists, or nil.
-	place *list.Element
 }
 
 // list returns the list in which the connection is while no request runs on it.
