@@ -151,7 +151,7 @@ func (f *flight) fly(t *trip) {
 	res, err := f.collapser.send(f.req, t)
 	f.collapser.mu.Lock()
 	f.close()
-	if f.gaveUp && err == nil { // Just too late: the request is over.
+	if f.gaveUp = len(f.holders) > 0 && f.req.Context().Err() != nil; f.gaveUp && err == nil { // Just too late.
 		err = context.DeadlineExceeded
 	}
 	f.res, f.err = res, err
@@ -317,8 +317,8 @@ func (h *holder) leave() {
 	h.holders = slices.DeleteFunc(h.holders, func(other *holder) bool { return other == h })
 	h.release()
 	h.more.Broadcast()
-	h.gaveUp = h.gaveUp || h.first && !h.closed && errors.Is(h.ctx.Err(), context.DeadlineExceeded)
-	if len(h.holders) == 0 || h.gaveUp {
+	givesUp := h.first && !h.closed && errors.Is(h.ctx.Err(), context.DeadlineExceeded)
+	if len(h.holders) == 0 || givesUp {
 		h.close()
 		h.cancel()
 	}
