@@ -4,6 +4,8 @@
 package test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,10 +23,17 @@ func TestAQueryThatIsStoppedEndsAtStockPrometheus(t *testing.T) {
 	at := func(before float64) string { return secondsText(time.UnixMilli(int64(1000 * (end - before)))) }
 	answers := make(chan answer, 1)
 	go func() {
-		answers <- post(t, g.url+"/api/v1/query_range", url.Values{
+		res, err := http.PostForm(g.url+"/api/v1/query_range", url.Values{
 			"query": {`count(quantile_over_time(0.5, apiserver_request_sli_duration_seconds_bucket[10m]))`},
 			"start": {at(600)}, "end": {at(0)}, "step": {"1"},
-		}.Encode())
+		})
+		if err != nil {
+			answers <- answer{body: err.Error()}
+			return
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		answers <- answer{res.StatusCode, res.Header, fmt.Sprint(string(text), err)}
 	}()
 	list := func(more ...string) []string {
 		out, _ := run(t, append([]string{"queries", "--web.telemetry-address=" + strings.TrimPrefix(g.telemetry, "http://")}, more...)...)
