@@ -75,6 +75,15 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").StringVar(&o.scenario)
 	run.Flag("expressions", "File with what dashboards ask, a list of objects with the key expr, in place of the shipped list.").PlaceHolder("FILE").StringVar(&o.expressions)
 
+	proxy := run.Flag("proxy", "promguard to put before each server. Clients ask it; probes and scrapes do not.").PlaceHolder("PATH [ARG...]").String()
+	run.Action(func(*kingpin.ParseContext) (err error) {
+		if *proxy != "" {
+			o.proxy = new(binary.Binary)
+			*o.proxy, err = binary.Parse(*proxy)
+		}
+		return err
+	})
+
 	var so searchOptions
 	search := app.Command("search", "Measure the hostile families one request at a time, and search for requests that take more.")
 	so.flags(search)

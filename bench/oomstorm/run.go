@@ -67,6 +67,7 @@ type runOptions struct {
 	options
 	scenario    string
 	expressions string
+	proxy       *binary.Binary // nil: none
 }
 
 // result is what came of one binary. One that ended early is not alive in the phases
@@ -122,7 +123,7 @@ func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expres
 	}
 	defer func() { err = errors.Join(err, h.set.Close()) }()
 	for _, b := range o.binaries {
-		r, err := runBinary(ctx, h, b, expressions)
+		r, err := runBinary(ctx, h, b, o.proxy, expressions)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +132,7 @@ func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expres
 	return results, nil
 }
 
-func runBinary(ctx context.Context, h *host, b binary.Binary, expressions []string) (r result, err error) {
+func runBinary(ctx context.Context, h *host, b binary.Binary, proxy *binary.Binary, expressions []string) (r result, err error) {
 	s, err := h.open(ctx, b)
 	defer func() { err = errors.Join(err, s.close()) }()
 	ended := (*server.EarlyEndError)(nil)
@@ -140,13 +141,21 @@ func runBinary(ctx context.Context, h *host, b binary.Binary, expressions []stri
 	}
 	r = result{binary: b, rest: s.rest, limit: h.limit, limitBy: s.limitBy}
 	r.endedIn = "its start under the limit"
+	front := s.URL
+	if proxy != nil && ended == nil {
+		var stop func()
+		if front, stop, err = startProxy(ctx, proxy, s.URL); err != nil {
+			return r, err
+		}
+		defer stop()
+	}
 	for _, ph := range h.scenario.Phases {
 		if ended != nil {
 			r.phases = append(r.phases, phaseResult{name: ph.Name, figures: map[string]float64{"alive": 0}})
 			continue
 		}
 		r.endedIn = ph.Name
-		p := &phase{session: s, Phase: ph, expressions: expressions}
+		p := &phase{session: s, Phase: ph, front: front, expressions: expressions}
 		p.result = phaseResult{name: ph.Name, figures: map[string]float64{}, queries: map[string]float64{}}
 		if err := p.run(ctx); err != nil {
 			return r, err
@@ -165,6 +174,7 @@ func runBinary(ctx context.Context, h *host, b binary.Binary, expressions []stri
 type phase struct {
 	*session
 	scenario.Phase
+	front       string // URL that clients ask
 	expressions []string
 	result      phaseResult
 	mu          sync.Mutex // of the figures
@@ -190,7 +200,7 @@ func (p *phase) run(ctx context.Context) error {
 	)
 	all.Go(func() {
 		answers, clientsErr = clients.RunInChild(asking, clients.Config{
-			URL: p.URL, Seed: p.host.scenario.Seed, Phase: p.Phase, Families: p.host.scenario.AllFamilies(), Expressions: p.expressions,
+			URL: p.front, Seed: p.host.scenario.Seed, Phase: p.Phase, Families: p.host.scenario.AllFamilies(), Expressions: p.expressions,
 			Data: family.Data{Points: family.PointsFor(p.host.scenario.Series)},
 		})
 		stop() // They are through.
