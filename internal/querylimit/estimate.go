@@ -5,6 +5,7 @@ package querylimit
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -40,6 +41,10 @@ type Estimate struct {
 const (
 	sampleWithText = 3.75
 	labelsOfSeries = 20
+	// usualValue is how many bytes a label's value has at most, as a rule, and textOfByte
+	// how many of memory one takes in an answer, whose buffers grow.
+	usualValue = 64
+	textOfByte = 2.5
 )
 
 // samples is what the limit of that name bounds. What the answer was made of is gone
@@ -156,6 +161,7 @@ func (q *Query) estimate(at *Evaluation, h *Head, limit int) Estimate {
 		out.now = float64(limit)
 	}
 	x.Held = out.peak
+	x.Besides += textOfByte * out.now * out.value / bytesPerSample
 	x.Answer = out.now * out.steps
 	if expr.Type() == parser.ValueTypeMatrix {
 		x.Answer = out.held
@@ -189,13 +195,15 @@ type result struct {
 	steps float64
 	// held are the samples in memory afterwards, and peak on the way there.
 	held, peak float64
-	// renamed is set if series have labels that those of the server have not.
+	// renamed is set if series have labels that those of the server have not, and value is
+	// how many bytes the longest one has that a function has made.
 	renamed bool
+	value   float64
 }
 
 // then returns the result of an operator over r.
 func (r result) then(series, now float64) result {
-	out := result{series: series, now: now, steps: r.steps, held: series * r.steps, renamed: r.renamed}
+	out := result{series: series, now: now, steps: r.steps, held: series * r.steps, renamed: r.renamed, value: r.value}
 	out.peak = max(r.peak, r.held+out.held)
 	return out
 }
@@ -212,10 +220,19 @@ func (r result) beside(o result) result {
 	return result{
 		series: r.series + o.series, now: r.now + o.now, steps: max(r.steps, o.steps),
 		held: r.held + o.held, peak: max(r.peak, r.held+o.peak), renamed: r.renamed || o.renamed,
+		value: max(r.value, o.value),
 	}
 }
 
+// eval returns the result of an expression. Nearly every operator makes the labels of its
+// result anew.
 func (x *estimator) eval(expr parser.Expr, g grid) result {
+	r := x.evalOnce(expr, g)
+	x.Besides += r.series * r.value / bytesPerSample
+	return r
+}
+
+func (x *estimator) evalOnce(expr parser.Expr, g grid) result {
 	switch n := expr.(type) {
 	case *parser.VectorSelector:
 		r, _ := x.selector(n, g, 0)
@@ -357,7 +374,7 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 			return in.stepwise(series, series)
 		}
 	case "label_replace", "label_join":
-		in.renamed = true
+		in.renamed, in.value = true, max(in.value, built(n, max(in.value, usualValue)))
 		x.Besides += labelsOfSeries * in.series
 		return in
 	case "info":
@@ -371,6 +388,24 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 		return in
 	}
 	return in.stepwise(max(in.series, 1), max(in.now, 1))
+}
+
+// built returns how many bytes a label has that a function makes of values of so many, with
+// its name.
+func built(n *parser.Call, value float64) float64 {
+	texts, length := make([]string, len(n.Args)), 0
+	for i, arg := range n.Args[1:] {
+		if s, ok := bare(arg).(*parser.StringLiteral); ok {
+			texts[i+1] = s.Val
+		}
+	}
+	if n.Func.Name == "label_join" { // Of a vector, to a name, with a separator, from names.
+		sources := len(texts) - 3
+		length = len(texts[1]) + sources*len(texts[2])
+		return float64(length) + float64(sources)*value
+	}
+	length = len(texts[1]) + len(texts[2]) // Of a vector, to a name, a replacement.
+	return float64(length) + float64(strings.Count(texts[2], "$"))*value
 }
 
 // bare takes parentheses off, and what says that an expression is evaluated once.

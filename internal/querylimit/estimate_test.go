@@ -5,6 +5,7 @@ package querylimit
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,36 @@ func TestSlicesThatGrowAndLabelsThatAreRewrittenCount(t *testing.T) {
 		require.InDelta(t, max(e.Held, sampleWithText*e.Answer)+more, e.samples(), 0, text)
 	}
 }
+
+func TestLabelsThatFunctionsMakeCountByTheirBytes(t *testing.T) {
+	const series, own = 50, labelsOfSeries
+	nest := func(n int) string {
+		return strings.Repeat("label_replace(", n) + "node_load1" + strings.Repeat(`, "a", "$1$1$1$1$1$1$1$1$1$1", "a", "(.*)")`, n)
+	}
+	for text, bytes := range map[string]float64{
+		`label_replace(node_load1, "pod", "$1", "instance", "(.*):.*")`:               length("pod", "$1") + usualValue,
+		`label_join(node_load1, "a", "-", "b", "c")`:                                  1 + 2*(1+usualValue),
+		`label_join(node_load1, "a", ""` + strings.Repeat(`, "instance"`, 5000) + `)`: 1 + 5000*usualValue,
+		nest(1): 21 + 10*usualValue,
+		nest(2): 21 + 10*usualValue + 21 + 10*(21+10*usualValue),
+	} {
+		q := Analyze(text, mustParse(t, text))
+		at := steps(0, 0)
+		e := q.estimate(&at, testHead(), 0)
+		answer := bytes
+		if text == nest(2) {
+			answer = 21 + 10*(21+10*usualValue)
+		}
+		want := series*own*float64(strings.Count(text, "label_")) + series*(bytes+textOfByte*answer)/bytesPerSample
+		require.InDelta(t, want, e.Besides, 1e-6*want, text)
+	}
+	q := Analyze(nest(6), mustParse(t, nest(6)))
+	at := steps(0, 0)
+	e := q.estimate(&at, testHead(), 0)
+	require.Greater(t, e.Bytes(), int64(1<<30), "10 MB for each of few series")
+}
+
+func length(texts ...string) float64 { return float64(len(strings.Join(texts, ""))) }
 
 func TestSeriesTakeTheirPartOfWhatSamplesMayTake(t *testing.T) {
 	allowed := func(text string) int {
