@@ -393,19 +393,17 @@ func (x *estimator) call(n *parser.Call, g grid) result {
 // built returns how many bytes a label has that a function makes of values of so many, with
 // its name.
 func built(n *parser.Call, value float64) float64 {
-	texts, length := make([]string, len(n.Args)), 0
-	for i, arg := range n.Args[1:] {
-		if s, ok := bare(arg).(*parser.StringLiteral); ok {
-			texts[i+1] = s.Val
+	text := func(i int) string {
+		if s, ok := bare(n.Args[i]).(*parser.StringLiteral); ok {
+			return s.Val
 		}
+		return ""
 	}
 	if n.Func.Name == "label_join" { // Of a vector, to a name, with a separator, from names.
-		sources := len(texts) - 3
-		length = len(texts[1]) + sources*len(texts[2])
-		return float64(length) + float64(sources)*value
+		return float64(len(text(1))) + float64(len(n.Args)-3)*(float64(len(text(2)))+value)
 	}
-	length = len(texts[1]) + len(texts[2]) // Of a vector, to a name, a replacement.
-	return float64(length) + float64(strings.Count(texts[2], "$"))*value
+	// Of a vector, to a name, a replacement.
+	return float64(len(text(1)+text(2))) + float64(strings.Count(text(2), "$"))*value
 }
 
 // bare takes parentheses off, and what says that an expression is evaluated once.

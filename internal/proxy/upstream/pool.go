@@ -6,7 +6,6 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -88,15 +87,6 @@ func NewPool(o Options) *Pool {
 
 // OnHead has learned called with each Head, before any is asked for.
 func (p *Pool) OnHead(learned func(*querylimit.Head)) { p.learned = learned }
-
-// String names the servers.
-func (p *Pool) String() string {
-	names := make([]string, len(p.servers))
-	for i, s := range p.servers {
-		names[i] = s.name
-	}
-	return fmt.Sprint(names)
-}
 
 // Alone reports whether there is no other server to turn to.
 func (p *Pool) Alone() bool { return len(p.servers) == 1 }

@@ -206,7 +206,7 @@ func TestWithoutAReadyServerEachSaysWhy(t *testing.T) {
 		require.Equal(t, "no upstream server is ready: upstream 1 does not answer, upstream 2 replays its write-ahead log (45 %)", p.chosen(t))
 		s, err := p.Pick(true)
 		require.NoError(t, err)
-		require.Equal(t, "http://secret-name-b", s.String(), "it can say how its replay goes")
+		require.Equal(t, "http://secret-name-b", s.name, "it can say how its replay goes")
 		p.Failed(s, NotReady)
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.state.WithLabelValues("http://secret-name-b", "replaying")))
 		require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.up))

@@ -106,9 +106,6 @@ func newServer(u *url.URL, number int) *Server {
 // learn no addresses, know it by that.
 func (s *Server) Number() int { return s.number }
 
-// String returns the URL.
-func (s *Server) String() string { return s.name }
-
 // Locate makes u, which has a path below the root of the server, the URL of that
 // path there. A RawPath, if there is one, is the escaped path.
 func (s *Server) Locate(u *url.URL) {
