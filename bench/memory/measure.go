@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -86,7 +85,7 @@ func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrap
 	if err := os.WriteFile(file, fmt.Appendf(nil, prometheusConfig, t.addr, relabel), 0o600); err != nil {
 		return nil, err
 	}
-	addr, err := freeAddress()
+	addr, err := proc.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +164,6 @@ func get(ctx context.Context, url string) ([]byte, error) {
 		err = fmt.Errorf("%s: %s", url, res.Status)
 	}
 	return body, err
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // readHeap reads the profile of the heap after two collections: pools give back what

@@ -170,7 +170,7 @@ type server struct {
 }
 
 func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gogc string) (*server, error) {
-	addr, err := freeAddress()
+	addr, err := proc.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

@@ -20,16 +20,18 @@ import (
 	"github.com/promguard/promguard/internal/cli"
 )
 
-// prometheus is the path of the Prometheus to test with: PROMGUARD_BIN names
-// the directory it is in.
-func prometheus(t *testing.T) string {
+// prometheus is the path of the Prometheus to test with.
+func prometheus(t *testing.T) string { return built(t, "prometheus") }
+
+// built is the path of a binary to test with: PROMGUARD_BIN names the directory.
+func built(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("PROMGUARD_BIN")
 	if dir == "" {
 		t.Skip("PROMGUARD_BIN is not set; make test sets it")
 	}
-	path := filepath.Join(dir, "prometheus")
-	require.FileExists(t, path, "run make prometheus")
+	path := filepath.Join(dir, name)
+	require.FileExists(t, path, "run make "+name)
 	return path
 }
 
@@ -160,6 +162,25 @@ func TestLimitThatIsTooSmallToStartIsSaidToBeTheReason(t *testing.T) {
 	err := execute(t.Context(), []string{"run", "--scenario=" + tiny, "--binary=" + binary, "--tmp-dir=" + t.TempDir()}, &out, &out)
 	require.ErrorContains(t, err, "killed")
 	require.ErrorContains(t, err, "limit")
+}
+
+func TestClientsAskThePromguardThatIsNamedAndProbesTheServer(t *testing.T) {
+	t.Parallel()
+	const asked = `series: 5000
+limit: 2GiB
+phases: [{name: asked, for: 3s, dashboards: {clients: 1, expressions: true}}]
+expect:
+- {name: dashboards are denied, figure: dashboards-refused-share, at_least: 1}
+- {name: probes are not, figure: sum-up-failed, at_most: 0}
+`
+	deny := write(t, "deny.yaml", "rules: [{name: nobody, match: {class: query}, deny: {reason: to see who is asked}}]\n")
+	args := []string{"run", "--scenario=" + write(t, "asked.yaml", asked), "--binary=" + prometheus(t), "--tmp-dir=" + t.TempDir()}
+	var out bytes.Buffer
+	err := execute(t.Context(), append(args, "--proxy="+built(t, "promguard")+" --config.file="+deny), &out, &out)
+	require.NoError(t, err, out.String())
+
+	err = execute(t.Context(), append(args, "--proxy="+built(t, "promguard")+" --config.file="+deny+".none"), &out, &out)
+	require.ErrorContains(t, err, "--proxy")
 }
 
 func TestTheSearchPrintsFamiliesToPaste(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promguard/promguard/bench/internal/binary"
+	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -96,12 +96,10 @@ func (s *session) say(format string, args ...any) {
 // again under it. The session must be closed, also after an error.
 func (h *host) open(ctx context.Context, b binary.Binary) (*session, error) {
 	s := &session{host: h, binary: b, limitBy: "off", options: server.Options{DataDir: filepath.Join(h.dir, "data"), ReadyTimeout: h.readyTimeout}}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // Where it listens stays, also after a restart.
-	if err != nil {
+	var err error
+	if s.options.Addr, err = proc.FreeAddress(); err != nil { // It stays, also after a restart.
 		return s, err
 	}
-	s.options.Addr = l.Addr().String()
-	l.Close()
 	if s.options.ConfigFile, err = writeConfig(h.dir, s.options.Addr, h.set, h.scenario.ScrapeInterval, h.scenario.RuleInterval); err != nil {
 		return s, err
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -75,13 +76,10 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").StringVar(&o.scenario)
 	run.Flag("expressions", "File with what dashboards ask, a list of objects with the key expr, in place of the shipped list.").PlaceHolder("FILE").StringVar(&o.expressions)
 
-	proxy := run.Flag("proxy", "promguard to put before each server. Clients ask it; probes and scrapes do not.").PlaceHolder("PATH [ARG...]").String()
-	run.Action(func(*kingpin.ParseContext) (err error) {
-		if *proxy != "" {
-			o.proxy = new(binary.Binary)
-			*o.proxy, err = binary.Parse(*proxy)
-		}
-		return err
+	proxy := run.Flag("proxy", "promguard to put before each server, with ARGs of promguard serve. Clients ask it; probes and scrapes do not.").PlaceHolder("PATH [ARG...]").String()
+	run.Action(func(*kingpin.ParseContext) error {
+		o.proxy = strings.Fields(*proxy)
+		return nil
 	})
 
 	var so searchOptions

@@ -6,14 +6,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"time"
 
-	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
 )
 
@@ -23,24 +22,30 @@ const proxyTimeout = 30 * time.Second
 // startProxy starts a promguard before a server, and returns its URL and what ends it,
 // which the same goroutine must call: the parent-death signal is sent when the starting
 // thread ends.
-func startProxy(ctx context.Context, b *binary.Binary, upstream string) (url string, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func startProxy(ctx context.Context, proxy []string, upstream string) (url string, stop func(), err error) {
+	address, err := proc.FreeAddress()
 	if err != nil {
 		return "", nil, err
 	}
-	address := l.Addr().String()
-	l.Close()
-	args := []string{"serve", "--upstream.url=" + upstream, "--web.listen-address=" + address, "--web.telemetry-address=127.0.0.1:0"}
-	cmd := exec.Command(b.Path, append(args, b.Args...)...)
+	args := append([]string{"serve", "--upstream.url=" + upstream, "--web.listen-address=" + address, "--web.telemetry-address=127.0.0.1:0"}, proxy[1:]...)
+	cmd := exec.Command(proxy[0], args...)
 	cmd.SysProcAttr, cmd.Stderr = proc.ChildAttr(), os.Stderr
 	runtime.LockOSThread()
 	if err := cmd.Start(); err != nil {
 		runtime.UnlockOSThread()
 		return "", nil, fmt.Errorf("--proxy: %w", err)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, proxyTimeout, fmt.Errorf("it was not ready after %s", proxyTimeout))
+	defer cancel()
+	ctx, ended := context.WithCancelCause(ctx)
+	var child sync.WaitGroup
+	child.Go(func() {
+		_ = cmd.Wait() // Its state says it, too.
+		ended(fmt.Errorf("it ended: %s", cmd.ProcessState))
+	})
 	stop = func() {
 		proc.KillGroup(cmd.Process.Pid)
-		_ = cmd.Wait() // It was killed.
+		child.Wait()
 		runtime.UnlockOSThread()
 	}
 	url = "http://" + address
@@ -52,8 +57,6 @@ func startProxy(ctx context.Context, b *binary.Binary, upstream string) (url str
 }
 
 func awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, proxyTimeout, fmt.Errorf("it was not ready after %s", proxyTimeout))
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/-/ready", http.NoBody)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ type runOptions struct {
 	options
 	scenario    string
 	expressions string
-	proxy       *binary.Binary // nil: none
+	proxy       []string // command and arguments; empty: none
 }
 
 // result is what came of one binary. One that ended early is not alive in the phases
@@ -132,7 +132,7 @@ func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expres
 	return results, nil
 }
 
-func runBinary(ctx context.Context, h *host, b binary.Binary, proxy *binary.Binary, expressions []string) (r result, err error) {
+func runBinary(ctx context.Context, h *host, b binary.Binary, proxy []string, expressions []string) (r result, err error) {
 	s, err := h.open(ctx, b)
 	defer func() { err = errors.Join(err, s.close()) }()
 	ended := (*server.EarlyEndError)(nil)
@@ -142,7 +142,7 @@ func runBinary(ctx context.Context, h *host, b binary.Binary, proxy *binary.Bina
 	r = result{binary: b, rest: s.rest, limit: h.limit, limitBy: s.limitBy}
 	r.endedIn = "its start under the limit"
 	front := s.URL
-	if proxy != nil && ended == nil {
+	if len(proxy) > 0 && ended == nil {
 		var stop func()
 		if front, stop, err = startProxy(ctx, proxy, s.URL); err != nil {
 			return r, err

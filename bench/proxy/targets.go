@@ -46,7 +46,7 @@ func startTargets(proxies []string) (targets []*target, stop func(), err error) 
 	upstream := ""
 	for _, spec := range append([]string{"none=" + self + " serve --listen={listen}", "bare=" + self + " serve --listen={listen} --upstream={upstream}"}, proxies...) {
 		name, command, _ := strings.Cut(spec, "=")
-		listen, err := freeAddress()
+		listen, err := proc.FreeAddress()
 		if err != nil {
 			return nil, stop, err
 		}
@@ -69,14 +69,6 @@ func startTargets(proxies []string) (targets []*target, stop func(), err error) 
 		}
 	}
 	return targets, stop, nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func waitListens(address string) (err error) {

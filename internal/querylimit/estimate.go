@@ -41,9 +41,10 @@ type Estimate struct {
 const (
 	sampleWithText = 3.75
 	labelsOfSeries = 20
-	// usualValue is how many bytes a label's value has at most, as a rule, and textOfByte
-	// how many of memory one takes in an answer, whose buffers grow.
+	// usualValue is how many bytes the value of a label has at most, as a rule: servers
+	// do not tell.
 	usualValue = 64
+	// textOfByte is how many of memory a byte takes in an answer, whose buffers grow.
 	textOfByte = 2.5
 )
 

@@ -7,6 +7,7 @@ package running
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -29,16 +30,25 @@ type Query struct {
 }
 
 // filters are what can be asked for, and where a Query has it.
-var filters = map[string]func(*Query) string{
-	"id":          func(q *Query) string { return q.ID },
-	"fingerprint": func(q *Query) string { return q.Fingerprint },
-	"tenant":      func(q *Query) string { return q.Tenant },
-	"user":        func(q *Query) string { return q.User },
-	"dashboard":   func(q *Query) string { return q.Dashboard },
+var filters = []struct {
+	name string
+	of   func(*Query) string
+}{
+	{"id", func(q *Query) string { return q.ID }},
+	{"fingerprint", func(q *Query) string { return q.Fingerprint }},
+	{"tenant", func(q *Query) string { return q.Tenant }},
+	{"user", func(q *Query) string { return q.User }},
+	{"dashboard", func(q *Query) string { return q.Dashboard }},
 }
 
-// Filters are the names of what can be asked for.
-func Filters() []string { return []string{"id", "fingerprint", "tenant", "user", "dashboard"} }
+// Filters returns the names of what can be asked for.
+func Filters() []string {
+	names := make([]string, len(filters))
+	for i, f := range filters {
+		names[i] = f.name
+	}
+	return names
+}
 
 // Request is what runs.
 type Request interface {
@@ -50,6 +60,7 @@ type Request interface {
 type entry struct {
 	Request
 
+	id    uint64
 	begun time.Time
 }
 
@@ -68,7 +79,7 @@ func (l *List) Add(r Request) uint64 {
 		l.list = map[uint64]entry{}
 	}
 	l.last++
-	l.list[l.last] = entry{r, time.Now()}
+	l.list[l.last] = entry{r, l.last, time.Now()}
 	return l.last
 }
 
@@ -85,19 +96,14 @@ var errAll = errors.New("say which: give id, fingerprint, tenant, user or dashbo
 // Find returns what runs, the oldest first, and ends it if it is to. Of a filter for
 // which wanted returns anything, only what has that is found.
 func (l *List) Find(wanted func(filter string) string, end bool) ([]Query, error) {
-	all := true
-	for _, filter := range Filters() {
-		all = all && wanted(filter) == ""
-	}
-	if end && all {
+	named := func(filter string) bool { return wanted(filter) != "" }
+	if end && !slices.ContainsFunc(Filters(), named) {
 		return nil, errAll
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	found := []Query{}
-	for id, e := range l.list {
+	for _, e := range l.sorted() {
 		q := e.Running()
-		q.ID, q.Begun = strconv.FormatUint(id, 10), e.begun
+		q.ID, q.Begun = strconv.FormatUint(e.id, 10), e.begun
 		if !q.is(wanted) {
 			continue
 		}
@@ -106,13 +112,19 @@ func (l *List) Find(wanted func(filter string) string, end bool) ([]Query, error
 		}
 		found = append(found, q)
 	}
-	slices.SortFunc(found, func(a, b Query) int { return cmp.Or(a.Begun.Compare(b.Begun), cmp.Compare(a.ID, b.ID)) })
 	return found, nil
 }
 
+// sorted returns what runs, the oldest first.
+func (l *List) sorted() []entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.SortedFunc(maps.Values(l.list), func(a, b entry) int { return cmp.Compare(a.id, b.id) })
+}
+
 func (q *Query) is(wanted func(string) string) bool {
-	for name, of := range filters {
-		if value := wanted(name); value != "" && value != of(q) {
+	for _, f := range filters {
+		if value := wanted(f.name); value != "" && value != f.of(q) {
 			return false
 		}
 	}

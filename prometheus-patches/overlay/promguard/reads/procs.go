@@ -20,8 +20,10 @@ const (
 	// read, and one that waits for a lock or a remote storage cannot give its slot back.
 	lease = 10 * time.Millisecond
 	// slice is how much more time than one that waits a read has had when it gives its
-	// slot away.
-	slice = time.Millisecond
+	// slot away: a millisecond, or a quarter of what that has had. Those that have had
+	// as much take turns, and each turn finds the processor's caches cold.
+	slice     = time.Millisecond
+	sliceRate = 4
 	// aging is which part of the time of the slots, one of so many, goes to the reads that
 	// have waited for longest, so that a long one goes on while short ones keep coming.
 	aging = 8
@@ -41,7 +43,7 @@ type Procs struct {
 	scarce            func() bool
 
 	mtx              sync.Mutex
-	running, waiting []*proc   // Those that wait in the order in which they came.
+	running, waiting []*proc
 	aged             time.Time // When a read had a slot because it had waited for longest.
 	// expiry fires when a lease may have ended for which reads wait.
 	expiry *time.Timer
@@ -72,7 +74,8 @@ type proc struct {
 	until  time.Time     // The end of the lease.
 	whole  bool          // It has had to wait for long: nobody has its slot before that.
 	ready  chan struct{} // Closed when the read has a slot; nil unless it waits.
-	since  time.Time     // When it began to wait.
+	turn   time.Duration // Processor time when it got its slot.
+	since  time.Time     // When it began to wait; turns of less than a lease do not count.
 }
 
 // take is called by a read from time to time, and returns when it may go on.
@@ -107,7 +110,7 @@ func (p *Procs) look(r *proc) <-chan struct{} {
 		if r.whole && now.Before(r.until) {
 			return nil
 		}
-		if next, waited := p.next(now); next == nil || !waited && next.had+slice > r.had {
+		if next, waited := p.next(now); next == nil || !waited && next.had+max(slice, next.had/sliceRate) > r.had {
 			r.whole = false
 			r.until = now.Add(lease)
 			return nil
@@ -115,7 +118,10 @@ func (p *Procs) look(r *proc) <-chan struct{} {
 		p.running = slices.Delete(p.running, i, i+1)
 	}
 	ready := make(chan struct{})
-	r.ready, r.since = ready, now
+	r.ready = ready
+	if r.since.IsZero() || r.had-r.turn >= lease {
+		r.since = now
+	}
 	p.waiting = append(p.waiting, r)
 	p.pass(now)
 	return ready
@@ -136,7 +142,7 @@ func (p *Procs) next(now time.Time) (r *proc, waited bool) {
 		return nil, false
 	}
 	const each = aging * lease
-	oldest := p.waiting[0]
+	oldest := slices.MinFunc(p.waiting, func(a, b *proc) int { return a.since.Compare(b.since) })
 	if now.Sub(oldest.since) >= each && now.Sub(p.aged) >= each/time.Duration(p.slots()) {
 		return oldest, true
 	}
@@ -152,7 +158,7 @@ func (p *Procs) pass(now time.Time) {
 			p.aged = now
 		}
 		p.endWait(r)
-		r.looked, r.until = now, now.Add(lease)
+		r.looked, r.until, r.turn = now, now.Add(lease), r.had
 		p.running = append(p.running, r)
 	}
 	if len(p.waiting) == 0 {

@@ -137,7 +137,7 @@ func (e *streamEncoder) value(v reflect.Value) error {
 		case promql.Vector:
 			return writeArray(e, slices.All(result), func(s promql.Sample) { marshalSampleJSON(s, e.stream) })
 		case promql.Matrix:
-			return writeArray(e, slices.All(result), func(s promql.Series) { marshalSeriesJSON(s, e.stream) })
+			return writeArray(e, slices.All(result), e.points)
 		}
 	}
 	switch {
@@ -159,6 +159,26 @@ func (e *streamEncoder) value(v reflect.Value) error {
 		e.stream.WriteVal(v.Interface())
 	}
 	return e.check()
+}
+
+// points encodes a series of a matrix as the codec does, but point by point: one series
+// may have millions.
+func (e *streamEncoder) points(s promql.Series) {
+	e.stream.WriteObjectStart()
+	e.stream.WriteObjectField("metric")
+	marshalLabelsJSON(s.Metric, e.stream)
+	writePoints(e, "values", s.Floats, marshalFPointJSON)
+	writePoints(e, "histograms", s.Histograms, marshalHPointJSON)
+	e.stream.WriteObjectEnd()
+}
+
+func writePoints[T any](e *streamEncoder, field string, points []T, write func(T, *jsoniter.Stream)) {
+	if len(points) == 0 || e.stream.Error != nil {
+		return
+	}
+	e.stream.WriteMore()
+	e.stream.WriteObjectField(field)
+	_ = writeArray(e, slices.All(points), func(p T) { write(p, e.stream) }) // The stream keeps the error.
 }
 
 func (e *streamEncoder) stringMap(v reflect.Value) error {
@@ -276,13 +296,13 @@ func writeArray[T any](e *streamEncoder, elements func(func(int, T) bool), write
 }
 
 // check sends what is encoded if it is enough for a piece, and looks at the
-// context when it does.
+// context when it does. The stream keeps an error.
 func (e *streamEncoder) check() error {
 	if e.stream.Error != nil || e.stream.Buffered() < streamPiece {
 		return e.stream.Error
 	}
-	if err := e.account.Yield(e.ctx); err != nil {
-		return err
+	if e.stream.Error = e.account.Yield(e.ctx); e.stream.Error != nil {
+		return e.stream.Error
 	}
 	return e.send()
 }
@@ -294,6 +314,7 @@ func (e *streamEncoder) send() error {
 	n, err := e.w.Write(e.stream.Buffer())
 	e.sent += int64(n)
 	e.stream.SetBuffer(e.stream.Buffer()[:0])
+	e.stream.Error = err
 	return err
 }
 

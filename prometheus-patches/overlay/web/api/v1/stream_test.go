@@ -63,6 +63,7 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 	matrix := promql.Matrix{
 		{Metric: lset, Floats: []promql.FPoint{{T: 1, F: 1e300}, {T: 2, F: math.Copysign(0, -1)}}},
 		{Metric: lset, Histograms: []promql.HPoint{{T: 5, H: histogramOf()}}},
+		{Metric: lset, Floats: []promql.FPoint{{T: 1, F: 1}}, Histograms: []promql.HPoint{{T: 5, H: histogramOf()}, {T: 6, H: histogramOf()}}},
 		{Metric: labels.EmptyLabels()},
 	}
 	query := func(v parser.Value) *QueryData { return &QueryData{ResultType: v.Type(), Result: v} }
@@ -88,6 +89,7 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 		"null vector":       query(promql.Vector(nil)),
 		"matrix":            query(matrix),
 		"empty matrix":      query(promql.Matrix{}),
+		"series in pieces":  query(promql.Matrix{{Metric: lset, Floats: make([]promql.FPoint, 20000)}, {Metric: lset}}),
 		"scalar":            query(promql.Scalar{T: 1, V: 2}),
 		"string":            query(promql.String{T: 1, V: "<x>"}),
 		"vector with stats": withStats,
@@ -120,6 +122,27 @@ func TestStreamGivesUpstreamsBytes(t *testing.T) {
 	}
 }
 
+// largest knows the largest piece that it was given.
+type largest struct {
+	http.ResponseWriter
+	piece int
+}
+
+func (w *largest) Write(p []byte) (int, error) {
+	w.piece = max(w.piece, len(p))
+	return len(p), nil
+}
+
+func TestOneLongSeriesIsSentInPieces(t *testing.T) {
+	_, ctx := counted(t, storage.ReadBounds{}, time.Minute)
+	w := &largest{ResponseWriter: httptest.NewRecorder()}
+	long := promql.Matrix{{Floats: make([]promql.FPoint, 1_000_000)}}
+	e := newStreamEncoder(ctx, storage.ReadAccountFrom(ctx), w)
+	require.NoError(t, e.encode(&Response{Status: statusSuccess, Data: &QueryData{Result: long}}))
+	require.Greater(t, e.sent, int64(8_000_000))
+	require.Less(t, w.piece, 2*streamPiece)
+}
+
 func histogramOf() *histogram.FloatHistogram {
 	return &histogram.FloatHistogram{
 		Schema: 1, Count: 3, Sum: 4.5, ZeroThreshold: 0.001, ZeroCount: 1,
@@ -135,6 +158,7 @@ func TestStreamStopsAtTheDeadline(t *testing.T) {
 		"strings":   make([]string, 100000),
 		"exemplars": make([]exemplar.QueryResult, 100000),
 		"vector":    &QueryData{Result: make(promql.Vector, 100000)},
+		"points":    &QueryData{Result: promql.Matrix{{Floats: make([]promql.FPoint, 100000)}}},
 		"targets":   &TargetDiscovery{ActiveTargets: make([]*Target, 100000)},
 	} {
 		t.Run(name, func(t *testing.T) {
