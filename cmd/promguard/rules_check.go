@@ -29,6 +29,7 @@ type rulesCheck struct {
 	exposition []string
 	server     serverFlags
 	format     string
+	sharded    bool
 }
 
 func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
@@ -41,12 +42,20 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
 	f.server.declare(cmd, "Evaluate everything with and without the rules on the series of this server that matter.")
 	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
+	cmd.Flag("sharded", "Instead, say which rules may run in each of several servers that share the targets by address. "+
+		"With --prometheus.url, jobs with one target count as being in one shard.").BoolVar(&f.sharded)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
+}
+
+// judgement is a report that a command ends with.
+type judgement interface {
+	Write(w io.Writer, format string) error
+	ExitCode() int
 }
 
 // run exits 2 where the check cannot begin.
 func (f *rulesCheck) run(stdout, stderr io.Writer) error {
-	r, err := f.check(stderr)
+	r, err := f.judge(stderr)
 	if err != nil {
 		return cli.Misuse(err)
 	}
@@ -59,10 +68,17 @@ func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
+func (f *rulesCheck) judge(stderr io.Writer) (judgement, error) {
 	if !slices.Contains(report.Formats(), f.format) {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
 	}
+	if f.sharded {
+		return f.shards()
+	}
+	return f.check(stderr)
+}
+
+func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
 	}

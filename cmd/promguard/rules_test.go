@@ -7,12 +7,17 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/promapi/promtest"
 	"github.com/promguard/promguard/internal/relabel"
 )
 
@@ -90,4 +95,17 @@ func TestRulesCommandsReportThatTheyCouldNotWrite(t *testing.T) {
 	for _, command := range []string{"print", "list"} {
 		require.ErrorIs(t, runRulesTo(t, closed, command), os.ErrClosed, command)
 	}
+}
+
+func TestJobWithOneTargetCountsAsInOneShard(t *testing.T) {
+	up := func(job, instance, path string) labels.Labels {
+		return labels.FromStrings("__name__", "up", "job", job, "instance", instance, "metrics_path", path)
+	}
+	api := promtest.New(t, time.Minute, up("ksm", "a", "/metrics"), up("ksm", "a", "/self"), up("node", "b", "/metrics"), up("node", "c", "/metrics"))
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	rules := `{groups: [{name: g, rules: [{record: a, expr: 'sum(kube_pod_info{job="ksm"})'}, {record: b, expr: 'sum(up{job="node"})'}]}]}`
+	require.NoError(t, os.WriteFile(file, []byte(rules), 0o600))
+	out, err := runRules(t, "check", "--sharded", "--rule-files="+file, "--prometheus.url="+api.URL)
+	require.ErrorIs(t, err, cli.Exit(1))
+	require.Contains(t, out, "2 rules: 1 may run in each shard, 1 over all shards only; 0 not checked.")
 }
