@@ -75,7 +75,7 @@ type proc struct {
 	whole  bool          // It has had to wait for long: nobody has its slot before that.
 	ready  chan struct{} // Closed when the read has a slot; nil unless it waits.
 	turn   time.Duration // Processor time when it got its slot.
-	since  time.Time     // When it began to wait; turns of less than a lease do not count.
+	since  time.Time     // When it began to wait; turns of less than a lease do not end that.
 }
 
 // take is called by a read from time to time, and returns when it may go on.
@@ -192,7 +192,7 @@ func (p *Procs) leave(r *proc) bool {
 	}
 	p.mtx.Lock()
 	defer p.mtx.Unlock()
-	r.looked = time.Time{}
+	r.looked, r.since = time.Time{}, time.Time{}
 	if r.ready != nil {
 		p.endWait(r)
 	}
