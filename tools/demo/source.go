@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // source is what is scraped besides Prometheus and promguard.

@@ -253,7 +253,7 @@ func grouping(names []string) string {
 // bytes per sample that it says of its compactions, if it scrapes itself.
 func LiveSizes(ctx context.Context, api *promapi.Client, otherwise Sizes) Sizes {
 	if rows, err := api.Query(ctx, `count(prometheus_build_info{version=~".+[+]promguard[.].+"}) == count(prometheus_build_info)`); err == nil && len(rows) == 1 {
-		otherwise = otherwise.patched()
+		otherwise = otherwise.Patched()
 	}
 	rows, err := api.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
 	if err != nil || len(rows) != 1 || !(rows[0].Value > 0) || math.IsInf(rows[0].Value, 0) {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // TestModelScrapeCacheIsThatOfARealScrape scrapes a modelled cluster once, with all

@@ -50,8 +50,8 @@ func ModelSizes() Sizes {
 	}
 }
 
-// patched returns them with what series take in the patched build.
-func (s Sizes) patched() Sizes {
+// Patched returns them with what series take in the patched build.
+func (s Sizes) Patched() Sizes {
 	s.HeadBytesPerSeries, s.ScrapeCacheBytesPerSeries, s.DroppedBytesPerSeries = patchedHeadBytesPerSeries, patchedScrapeCacheBytesPerSeries, patchedDroppedBytesPerSeries
 	s.Build = "the patched build"
 	return s

@@ -17,14 +17,14 @@ import (
 	"github.com/prometheus/prometheus/util/compression"
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // builtWith returns the sizes of the build that the tests are compiled with: make
 // test-sizes puts the patched tree in the place of upstream's module.
 func builtWith() Sizes {
 	if os.Getenv("PROMGUARD_PATCHED_SIZES") != "" {
-		return ModelSizes().patched()
+		return ModelSizes().Patched()
 	}
 	return ModelSizes()
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // The scrape jobs.

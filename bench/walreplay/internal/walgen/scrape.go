@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tombstones"
 	"github.com/prometheus/prometheus/tsdb/wlog"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // group is a kubelike.Group with the references of its series' present

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/wlog"
 	"github.com/prometheus/prometheus/util/compression"
 
-	"github.com/promguard/promguard/bench/kubelike"
+	"github.com/promguard/promguard/internal/kubelike"
 )
 
 // Options say what to write.

@@ -86,3 +86,6 @@ func (t *Target) ScrapeOffset(interval time.Duration) time.Duration {
 	h := mix(hashString(t.Pool+t.Labels.Get("instance")), t.cluster.cfg.Seed)
 	return time.Duration(math.Floor(unit(h)*float64(interval/time.Millisecond))) * time.Millisecond
 }
+
+// OfPod reports whether the series come and go with a pod.
+func (g *Group) OfPod() bool { return g.pod != nil }
