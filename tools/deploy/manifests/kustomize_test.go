@@ -118,7 +118,7 @@ func documents(t *testing.T, stream []byte) [][]byte {
 }
 
 func TestEveryKustomizationBuildsObjectsThatTheClusterKnows(t *testing.T) {
-	for _, dir := range []string{"promguard", "prometheus", "base", "testdata/kube-prometheus", "testdata/lists", "testdata/overlay", "testdata/stock", "testdata/replay-probe"} {
+	for _, dir := range []string{"promguard", "prometheus", "base", "testdata/kube-prometheus", "testdata/lists", "testdata/overlay", "testdata/stock", "testdata/replay-probe", "testdata/sharded"} {
 		t.Run(dir, func(t *testing.T) {
 			requireConsistent(t, decode(t, build(t, kubernetes+dir)))
 		})
