@@ -75,31 +75,22 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	if err := f.ask(req); err != nil {
 		return err
 	}
-	analyzer := querylimit.NewAnalyzer(1 << 20)
-	v, err := c.Rules.Judge(analyzer, req, now)
+	e, err := c.Rules.Explain(querylimit.NewAnalyzer(1<<20), req, now)
 	if err != nil {
 		return cli.Misuse(err)
 	}
-	if v.Queries == nil { // Refused before it was parsed, which is no reason not to look.
-		if q, _, err := analyzer.Expr(v.Policy, f.query); err == nil && q != nil {
-			v.Queries = []*querylimit.Query{q}
-		}
-	}
 	verdict, status := "passes", error(nil)
-	if v.Refusals.Err() != nil {
+	if !e.Passes {
 		verdict, status = "is refused", cli.Exit(1)
 	}
 	if f.output == "json" {
-		return cmp.Or(json.NewEncoder(w).Encode(explanation{
-			Endpoint: req.Endpoint.Name, Fingerprints: querylimit.Fingerprints(v.Queries), Passes: status == nil, Bytes: v.Cost.Bytes(), Older: v.Cost.Older,
-			Limits: v.Policy.Explain(req, v.Queries, now), Refusals: v.Refusals, Rules: v.Rules,
-		}), status)
+		return cmp.Or(json.NewEncoder(w).Encode(e), status)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, q := range v.Queries {
-		fmt.Fprintf(w, "%s, fingerprint %s\n", req.Endpoint.Name, q.Fingerprint)
+	for _, fingerprint := range e.Fingerprints {
+		fmt.Fprintf(w, "%s, fingerprint %s\n", e.Endpoint, fingerprint)
 		fmt.Fprintln(t, "LIMIT\tMODE\tSEEN\tALLOWED\t")
-		for _, finding := range v.Policy.Explain(req, v.Queries, now) {
+		for _, finding := range e.Limits {
 			mark := ""
 			if finding.Exceeded {
 				mark = "exceeded"
@@ -108,32 +99,20 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 		}
 	}
 	_ = t.Flush() // Printing fails in no way that matters.
-	for _, rule := range v.Rules {
+	for _, rule := range e.Rules {
 		fmt.Fprintf(w, "rule %s matches\n", rule)
 	}
-	for _, refusal := range v.Refusals {
+	for _, refusal := range e.Refusals {
 		fmt.Fprintf(w, "%s: %s\n", refusal.Mode, refusal)
 	}
-	if bytes := v.Cost.Bytes(); bytes > 0 {
-		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(bytes)/(1<<20))
+	if e.Bytes > 0 {
+		fmt.Fprintf(w, "It is expected to take %.1f MiB of the server.\n", float64(e.Bytes)/(1<<20))
 	}
-	if v.Cost.Older {
+	if e.Older {
 		fmt.Fprintln(w, "It reads from before the head of the server: series that only blocks have are not counted.")
 	}
-	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, v.Policy.Deadline(req.Endpoint.Class, 0))
+	fmt.Fprintf(w, "The query %s; its deadline is %s.\n", verdict, e.Deadline)
 	return status
-}
-
-// explanation is what explain says in JSON.
-type explanation struct {
-	Endpoint     string               `json:"endpoint"`
-	Fingerprints []string             `json:"fingerprints"`
-	Passes       bool                 `json:"passes"`
-	Bytes        int64                `json:"bytes,omitempty"`
-	Older        bool                 `json:"reads_blocks,omitempty"`
-	Limits       []querylimit.Finding `json:"limits"`
-	Refusals     querylimit.Refusals  `json:"refusals,omitempty"`
-	Rules        []string             `json:"rules,omitempty"`
 }
 
 // ask asks the server, if one is given, what it has.

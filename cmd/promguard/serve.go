@@ -35,6 +35,7 @@ import (
 	"github.com/promguard/promguard/internal/proxy"
 	"github.com/promguard/promguard/internal/proxy/intake"
 	"github.com/promguard/promguard/internal/proxy/upstream"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 // Times of the HTTP servers. A request as a whole has the deadline of its class;
@@ -282,6 +283,9 @@ func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) htt
 	mux.HandleFunc("GET /api/v1/promguard/top", p.HandleTop)
 	mux.HandleFunc("GET /api/v1/promguard/queries", p.HandleQueries)
 	mux.HandleFunc("DELETE /api/v1/promguard/queries", p.HandleQueries)
+	page := p.Page()
+	mux.Handle(screen.Route, page)
+	mux.Handle(screen.Route+"/", page)
 	mux.HandleFunc("POST /-/reload", r.handle)
 	mux.HandleFunc("PUT /-/reload", r.handle)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -26,6 +26,7 @@ import (
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/running"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 // Options is what a Proxy is built from.
@@ -77,6 +78,8 @@ type Policy struct {
 	Tracer trace.Tracer
 	// Redact keeps the texts of queries from whatever shows what was asked.
 	Redact bool
+	// Hash tells policies apart, for people.
+	Hash string
 }
 
 // queryCacheBytes bounds what is remembered of parsed queries.
@@ -95,6 +98,7 @@ type Proxy struct {
 	metrics   *metrics
 	top       *topqueries.Tracker
 	running   running.List
+	refusals  screen.Refusals
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
 	through   names
@@ -187,6 +191,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// A reload may have replaced and closed the log of when the request came.
 		x.log(p.policy.Load().Log, start, took, rw, r)
 		p.countCost(x, rw, start, took)
+		p.remember(x, rw)
 		x.trace.end(x, rw, r.Method)
 	}()
 
@@ -206,5 +211,6 @@ func (p *Proxy) reject(rw *responseWriter, err error) {
 	case ae.reason != "":
 		p.metrics.refused.WithLabelValues(ae.reason).Inc()
 	}
+	rw.refused = ae
 	writeError(rw, ae)
 }

@@ -20,6 +20,7 @@ type responseWriter struct {
 	code     int // 0 before the headers
 	bytes    int64
 	writeErr error
+	refused  *apiError // what promguard answers itself
 }
 
 func newResponseWriter(w http.ResponseWriter, stall time.Duration) *responseWriter {

@@ -108,6 +108,25 @@ func (p *Pool) Pick(unready bool) (*Server, error) {
 	return nil, p.unavailable()
 }
 
+// Status is how a server is, for people.
+type Status struct {
+	URL    string
+	State  State
+	Detail string
+	Chosen bool // to be read from
+}
+
+// Status returns how the servers are.
+func (p *Pool) Status() []Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]Status, len(p.servers))
+	for i, s := range p.servers {
+		list[i] = Status{s.name, s.effective(), s.detail, s == p.chosen.Load()}
+	}
+	return list
+}
+
 // Other returns a server that can be read from besides s, or nil.
 func (p *Pool) Other(s *Server) *Server {
 	p.mu.Lock()

@@ -4,6 +4,7 @@
 package promguard
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/internal/relabel"
+	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/scrape"
 	"github.com/prometheus/prometheus/web/api/v1"
@@ -110,6 +112,24 @@ func (r *dropRules) load() error {
 		"scrapes", r.flag.source, "remote_write", r.flag.of(v1.PathRemoteWrite), "otlp", r.flag.of(v1.PathOTLP),
 		"profile", profile.Name, "rules", len(profile.Rules), "why", profile.Summary, "off", "--guard.drop-rules=off")
 	return nil
+}
+
+// drops returns what the drop rules have dropped of scrapes, for the page, or nil without
+// rules.
+func (f *Flags) drops() *screen.Drops {
+	r := f.dropRules
+	if r == nil {
+		return nil
+	}
+	d := &screen.Drops{Profile: r.InForce().Profile}
+	for rule, series := range r.counters.Dropped() {
+		d.Dropped += series
+		d.Rules = append(d.Rules, screen.Drop{Rule: rule, Series: series})
+	}
+	slices.SortFunc(d.Rules, func(a, b screen.Drop) int {
+		return cmp.Or(cmp.Compare(b.Series, a.Series), cmp.Compare(a.Rule, b.Rule))
+	})
+	return d
 }
 
 // InForce implements scrape.DropRules.

@@ -6,6 +6,7 @@
 package promguard
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/prometheus/prometheus/internal/didyoumean"
 	"github.com/prometheus/prometheus/internal/relabel"
+	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/promguard/walreplay"
 )
 
@@ -88,12 +90,32 @@ func complaint(app *kingpin.ApplicationModel, err error) string {
 
 // Log says which limits are in force. An agent only scrapes.
 func (f *Flags) Log(logger *slog.Logger, agent bool) {
-	dropRules := slog.String("drop_rules", f.dropRulesFlag.String())
+	attrs := f.attrs()
 	if agent {
-		logger.Info("promguard", dropRules)
-		return
+		attrs = attrs[len(attrs)-1:]
 	}
-	logger.Info("promguard", slog.String("memory_limit", f.series.memory.String()), slog.String("max_head_series", f.series.head.String()), slog.String("series_limits", f.series.limits), f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()), dropRules)
+	logger.LogAttrs(context.Background(), slog.LevelInfo, "promguard", attrs...)
+}
+
+// attrs are the values of the flags; the last are the drop rules.
+func (f *Flags) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.String("memory_limit", f.series.memory.String()), slog.String("max_head_series", f.series.head.String()), slog.String("series_limits", f.series.limits),
+		f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()),
+		slog.String("drop_rules", f.dropRulesFlag.String()),
+	}
+}
+
+// settings are the same for the page.
+func settings(attrs []slog.Attr) (list []screen.Setting) {
+	for _, a := range attrs {
+		if a.Value.Kind() == slog.KindGroup {
+			list = append(list, settings(a.Value.Group())...)
+			continue
+		}
+		list = append(list, screen.Setting{Name: strings.ReplaceAll(a.Key, "_", " "), Value: a.Value.String()})
+	}
+	return list
 }
 
 // CapWALReplay caps the processors and the replay concurrency until the

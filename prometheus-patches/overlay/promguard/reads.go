@@ -104,6 +104,8 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		CORSOrigin:          o.CORSOrigin,
 		EnableStop:          o.EnableLifecycle,
 		Replay:              replayProgress(o.LocalStorage),
+		Drops:               f.drops,
+		Settings:            settings(f.attrs()),
 	}
 	opts.Budget, opts.Tight = f.budget(o.Context, logger)
 	o.ExemplarStorage = countedExemplars{o.ExemplarStorage}

@@ -29,6 +29,7 @@ var withoutUIPage = template.Must(template.New("").Parse(`<!DOCTYPE html>
 <h1>This Prometheus was built without its web UI</h1>
 <p>Everything else works. <code>make prometheus UI=1</code> builds it with the web UI. Until then:</p>
 <ul>
+<li><a href="{{call . "/guard"}}">what runs, who asks, what is refused</a></li>
 <li><a href="{{call . "/metrics"}}">its own metrics</a></li>
 <li><a href="{{call . "/-/ready"}}">whether it is ready</a>, and <a href="{{call . "/-/healthy"}}">healthy</a></li>
 <li><a href="{{call . "/api/v1/query"}}?query=up">a query</a></li>

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/internal/promqltext"
+	"github.com/prometheus/prometheus/internal/proxy/topqueries"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/util/httputil"
 )
@@ -26,6 +27,7 @@ type Handlers struct {
 	table   *reads.Table
 	text    reads.TextCheck // nil: PromQL texts are not looked at.
 	metrics *metrics
+	seen    seen
 
 	metadata, bulk, query *reads.Pool
 }
@@ -47,6 +49,7 @@ func New(opts Options, reg prometheus.Registerer) *Handlers {
 		h.text = checkText
 	}
 	h.metrics = newMetrics(h, reg)
+	h.seen.top = topqueries.New(topQueries)
 	return h
 }
 
@@ -147,7 +150,9 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 		}
 		w.place = leave
 		w.waits, w.running = false, true
+		began := time.Now()
 		next(w, r)
+		w.ran += time.Since(began)
 		w.running = false
 		if h.opts.QueueTimeout > 0 {
 			turn = nil
@@ -202,7 +207,7 @@ func (h *Handlers) withDeadline(ctx context.Context, e *endpoint, r *http.Reques
 }
 
 // origin are the headers by which Grafana says who asks.
-var origin = []string{"X-Dashboard-Uid", "X-Dashboard-Title", "X-Panel-Id", "X-Panel-Title", "X-Grafana-Org-Id", "X-Grafana-From-Expr", "FromAlert"}
+var origin = []string{"X-Dashboard-Uid", "X-Dashboard-Title", "X-Panel-Id", "X-Panel-Title", "X-Grafana-Org-Id", "X-Grafana-User", "X-Grafana-From-Expr", "FromAlert", "X-Rule-Name"}
 
 // info says what is read and for whom. It is read by people: what a client can
 // make long is cut.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grafana/regexp"
 
+	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/newseries"
 	"github.com/prometheus/prometheus/promguard/reads"
@@ -54,6 +55,10 @@ type Options struct {
 	// Replay returns how far the replay of the write-ahead log is, as a clause
 	// for errors, or "" when it is over.
 	Replay func() string
+	// Drops returns what the drop rules in force have dropped, and Settings are what is in
+	// force, both for the page. Drops may be nil.
+	Drops    func() *screen.Drops
+	Settings []screen.Setting
 }
 
 // limits says whether any limit is set.

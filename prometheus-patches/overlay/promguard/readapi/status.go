@@ -51,6 +51,9 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {
 	respond(w, http.StatusOK, envelope{Status: "success", Data: h.table.List()})
 }
 
+// stoppedByOperator is what the client is told.
+var stoppedByOperator = &reads.Stop{Reason: reads.ReasonOperator, Text: "an operator stopped this request"}
+
 // stopped is what the answer to a stop says.
 type stopped struct {
 	reads.Status
@@ -60,7 +63,7 @@ type stopped struct {
 
 func (h *Handlers) stop(w http.ResponseWriter, r *http.Request) {
 	if !h.opts.EnableStop {
-		respond(w, http.StatusForbidden, envelope{Status: "error", ErrorType: "unavailable", Error: "Start the server with --web.enable-lifecycle to stop requests: the lifecycle API is not enabled"})
+		respond(w, http.StatusForbidden, envelope{Status: "error", ErrorType: "unavailable", Error: noStop})
 		return
 	}
 	text := route.Param(r.Context(), "id")
@@ -69,7 +72,7 @@ func (h *Handlers) stop(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("Give an id from GET %s/queries: %q is not a number", statusRoute, text)})
 		return
 	}
-	status, done, ok := h.table.Stop(id, &reads.Stop{Reason: reads.ReasonOperator, Text: "an operator stopped this request"})
+	status, done, ok := h.table.Stop(id, stoppedByOperator)
 	if !ok {
 		respond(w, http.StatusNotFound, envelope{Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("no request with id %d runs or waits", id)})
 		return

@@ -52,6 +52,7 @@ type writer struct {
 	clock *clock
 	pace  pace
 	until time.Time // When a client that is waited for is too slow.
+	ran   time.Duration
 	// header is what the header was before the handler ran.
 	header http.Header
 	// place gives back the read's place in its pool; nil if it has none yet.
@@ -268,6 +269,7 @@ func (w *writer) finish() {
 		w.expect() // The server has the last bytes yet to send.
 	}
 	w.handlers.metrics.finished(w)
+	w.handlers.seen.note(w)
 	if w.aborted && !w.running {
 		w.abort()
 	}

@@ -369,6 +369,16 @@ func (b *Budget) heldBy(r *Read) int64 {
 	return r.held
 }
 
+// allowedTo returns the most that a read may hold, or 0 if nobody says.
+func (b *Budget) allowedTo(r *Read) int64 {
+	if b == nil {
+		return 0
+	}
+	b.mtx.Lock()
+	defer b.mtx.Unlock()
+	return max(r.most, b.perRead())
+}
+
 // size prints bytes with the unit that the flags take.
 func size(n int64) string {
 	return units.Base2Bytes(n).Round(2).String()

@@ -161,6 +161,9 @@ func (r *Read) Stop(s *Stop) { r.cancel(s) }
 // Wrote accounts for n more bytes of the answer.
 func (r *Read) Wrote(n int) { r.bytes.Add(int64(n)) }
 
+// Sent returns how many bytes of the answer were written.
+func (r *Read) Sent() int64 { return r.bytes.Load() }
+
 // Truncated says whether Truncate was called.
 func (r *Read) Truncated() bool { return r.cut.Load() }
 

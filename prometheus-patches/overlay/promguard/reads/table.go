@@ -126,6 +126,7 @@ type Status struct {
 	Series        int64             `json:"series"`
 	Bytes         int64             `json:"bytes"`
 	ReservedBytes int64             `json:"reservedBytes"`
+	AllowedBytes  int64             `json:"allowedBytes,omitempty"` // Most that it may reserve.
 }
 
 // List returns the reads that run and wait, the oldest first.
@@ -154,7 +155,7 @@ func (r *Read) status() Status {
 		Method: r.Method, Endpoint: r.Endpoint, Expressions: excerpts(r.Expressions),
 		Client: r.Client, UserAgent: r.UserAgent, Origin: r.Origin,
 		Started: r.Started.UTC(), AgeSeconds: time.Since(r.Started).Seconds(),
-		Series: r.series.Load(), Bytes: r.bytes.Load(), ReservedBytes: r.budget.heldBy(r),
+		Series: r.series.Load(), Bytes: r.bytes.Load(), ReservedBytes: r.budget.heldBy(r), AllowedBytes: r.budget.allowedTo(r),
 	}
 }
 

@@ -37,7 +37,7 @@ const lifetime = 30 * time.Second
 const beginning = time.Second
 
 // served are the paths that are answered over spare connections.
-var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/"}
+var served = []string{"/-/", "/metrics", "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/guard", "/api/v1/status/guard/", "/guard", "/guard/"}
 
 // Pool holds the connections of a server. Safe for concurrent use.
 type Pool struct {
@@ -456,7 +456,7 @@ func (p *Pool) handler(prefix string, next http.Handler) http.Handler {
 			if !mustNotWait(strings.TrimPrefix(r.URL.Path, prefix)) {
 				p.refused.Inc()
 				w.Header().Set("Retry-After", "5")
-				http.Error(w, "requests run on all --web.max-connections: only health checks, metrics, rules and alerts are served (--guard.spare-connections)", http.StatusServiceUnavailable)
+				http.Error(w, "requests run on all --web.max-connections: only health checks, metrics, rules, alerts and /guard are served (--guard.spare-connections)", http.StatusServiceUnavailable)
 				return
 			}
 			until, control := time.Now().Add(lifetime), http.NewResponseController(w)
@@ -468,6 +468,9 @@ func (p *Pool) handler(prefix string, next http.Handler) http.Handler {
 }
 
 func mustNotWait(path string) bool {
+	if path == "/guard/events" { // It does not end: who looks asks again and again instead.
+		return false
+	}
 	for _, s := range served {
 		if path == s || strings.HasPrefix(path, s) && strings.HasSuffix(s, "/") {
 			return true
