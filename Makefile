@@ -126,6 +126,11 @@ test-peers: build stock
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'VMAgent|Alloy' ./internal/relabel
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughPromguard' ./test
 
+## test-page: the page in Debian's Chromium, which is installed if it is absent, under load; pictures into docs/pictures; needs npm and curl
+.PHONY: test-page
+test-page: build
+	./test/page/run.sh '$(CURDIR)/$(BIN)' '$(CURDIR)/docs/pictures'
+
 ## test-previous: one data directory between these builds and the release of upstream that was patched before
 .PHONY: test-previous
 PREVIOUS ?= v0.315.0

@@ -30,7 +30,7 @@ type view struct {
 	// Find is what those have that are shown of Running: Shown, of Found.
 	Find  string
 	Found int
-	Shown []Query
+	Shown []*Query
 	Waits int // of all
 
 	Explains      bool
@@ -48,13 +48,13 @@ func (p *Page) view(r *http.Request) *view {
 			v.Waits++
 		}
 		if run.has(find) {
-			v.Shown = append(v.Shown, *run)
+			v.Shown = append(v.Shown, run)
 		}
 	}
 	v.Found = len(v.Shown)
 	// Those that hold most are what hurts.
-	slices.SortStableFunc(v.Shown, func(a, b Query) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), a.Begun.Compare(b.Begun))
+	slices.SortFunc(v.Shown, func(a, b *Query) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), a.Begun.Compare(b.Begun), cmp.Compare(a.ID, b.ID))
 	})
 	v.Shown = v.Shown[:min(maxRows, v.Found)]
 	switch {
