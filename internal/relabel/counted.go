@@ -6,7 +6,6 @@ package relabel
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -86,27 +85,8 @@ func (c *Counters) Received(d *Dropper, path string) (drop func(labels.Labels) b
 	}
 }
 
-// Dropped returns how many series of scrapes each rule has dropped, over all profiles.
-func (c *Counters) Dropped() map[string]int64 {
-	metrics := make(chan prometheus.Metric)
-	go func() {
-		c.dropped.Collect(metrics)
-		close(metrics)
-	}()
-	sums := map[string]int64{}
-	for m := range metrics {
-		var d dto.Metric
-		if m.Write(&d) != nil {
-			continue
-		}
-		for _, l := range d.GetLabel() {
-			if l.GetName() == "rule" {
-				sums[l.GetValue()] += int64(d.GetCounter().GetValue())
-			}
-		}
-	}
-	return sums
-}
+// Collect tells how many series of scrapes were dropped, by rule and pool.
+func (c *Counters) Collect(out chan<- prometheus.Metric) { c.dropped.Collect(out) }
 
 // Forget ends the counters of a scrape pool that is no more.
 func (c *Counters) Forget(scrapeJob string) {

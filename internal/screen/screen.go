@@ -83,11 +83,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch part {
 	case path.Base(Route):
-		p.write(w, "page", p.view(r))
+		write(w, "page", p.view(r))
 	case "now":
-		p.write(w, "now", p.view(r))
+		write(w, "now", p.view(r))
 	case "explain":
-		p.write(w, "verdict", p.view(r))
+		write(w, "verdict", p.view(r))
 	case "state":
 		h.Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(p.current())
@@ -98,7 +98,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Page) write(w http.ResponseWriter, name string, v *view) {
+func write(w http.ResponseWriter, name string, v *view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(render(name, v)) // Else the client is gone.
 }

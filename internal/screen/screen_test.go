@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func (s *served) stop(id string, header http.Header) *httptest.ResponseRecorder 
 func busy(n int) State {
 	s := State{Program: "Prometheus", Health: "tight", Level: Warn}
 	for i := range n {
-		s.Running = append(s.Running, Query{ID: fmt.Sprint(i), Begun: time.Now(), Endpoint: "query", Text: fmt.Sprintf(`rate(m%d{a="<b>"}[5m])`, i), Bytes: int64(i), Asker: Asker{User: fmt.Sprintf("user%d", i)}})
+		s.Running = append(s.Running, Query{ID: strconv.Itoa(i), Begun: time.Now(), Endpoint: "query", Text: fmt.Sprintf(`rate(m%d{a="<b>"}[5m])`, i), Bytes: int64(i), Asker: Asker{User: fmt.Sprintf("user%d", i)}})
 	}
 	return s
 }
@@ -97,8 +98,8 @@ func TestOfManyRequestsThoseThatHoldMostAreShownAndTheOthersAreFound(t *testing.
 	s := serve(t, busy(5000))
 	body, _ := s.get(Route + "/now")
 	require.Equal(t, maxRows, strings.Count(body, "<tr id="))
-	require.True(t, strings.Contains(body, `id="q4999"`))
-	require.False(t, strings.Contains(body, `id="q1234"`))
+	require.Contains(t, body, `id="q4999"`)
+	require.NotContains(t, body, `id="q1234"`)
 	body, _ = s.get(Route + "/now?find=USER1234")
 	require.Equal(t, 1, strings.Count(body, "<tr id="))
 	require.Contains(t, body, `id="q1234"`)
@@ -172,7 +173,7 @@ func TestTheStateIsAskedForOnceHoweverManyLook(t *testing.T) {
 func TestRefusalsOfOneKindAreCountedAndTheOldestKindIsForgotten(t *testing.T) {
 	var l Refusals
 	for i := range remembered {
-		l.Add(Refusal{Reason: fmt.Sprint(i), Offer: "first"})
+		l.Add(Refusal{Reason: strconv.Itoa(i), Offer: "first"})
 	}
 	l.Add(Refusal{Reason: "1", Offer: strings.Repeat("é", maxText)})
 	l.Add(Refusal{Reason: "new"})
@@ -211,6 +212,6 @@ func TestAllOfAQueryIsShownWhateverItIs(t *testing.T) {
 func BenchmarkNow(b *testing.B) {
 	p := New(Source{State: func() *State { s := busy(5000); return &s }})
 	for b.Loop() {
-		p.write(httptest.NewRecorder(), "now", p.view(httptest.NewRequest(http.MethodGet, Route, nil)))
+		write(httptest.NewRecorder(), "now", p.view(httptest.NewRequest(http.MethodGet, Route, nil)))
 	}
 }

@@ -226,12 +226,12 @@ func (g Gauge) Level() Level {
 
 // Text says how full a gauge is.
 func (g Gauge) Text() string {
-	print := func(n int64) string { return count(n) }
+	say := func(n int64) string { return count(n) }
 	if g.Bytes {
-		print = size
+		say = size
 	}
 	if g.Of == 0 {
-		return print(g.Used)
+		return say(g.Used)
 	}
-	return print(g.Used) + " of " + print(g.Of)
+	return say(g.Used) + " of " + say(g.Of)
 }

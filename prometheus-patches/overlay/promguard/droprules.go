@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/internal/relabel"
@@ -122,7 +123,7 @@ func (f *Flags) drops() *screen.Drops {
 		return nil
 	}
 	d := &screen.Drops{Profile: r.InForce().Profile}
-	for rule, series := range r.counters.Dropped() {
+	for rule, series := range droppedByRule(r.counters) {
 		d.Dropped += series
 		d.Rules = append(d.Rules, screen.Drop{Rule: rule, Series: series})
 	}
@@ -130,6 +131,28 @@ func (f *Flags) drops() *screen.Drops {
 		return cmp.Or(cmp.Compare(b.Series, a.Series), cmp.Compare(a.Rule, b.Rule))
 	})
 	return d
+}
+
+// droppedByRule adds up the series that each rule has dropped of scrapes.
+func droppedByRule(counters *relabel.Counters) map[string]int64 {
+	metrics := make(chan prometheus.Metric)
+	go func() {
+		counters.Collect(metrics)
+		close(metrics)
+	}()
+	sums := map[string]int64{}
+	for m := range metrics {
+		var d dto.Metric
+		if m.Write(&d) != nil {
+			continue
+		}
+		for _, l := range d.GetLabel() {
+			if l.GetName() == "rule" {
+				sums[l.GetValue()] += int64(d.GetCounter().GetValue())
+			}
+		}
+	}
+	return sums
 }
 
 // InForce implements scrape.DropRules.
