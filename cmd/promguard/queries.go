@@ -60,7 +60,7 @@ func (f *queriesFlags) run(w io.Writer) error {
 	fmt.Fprintln(t, "ID\tFOR\tMEMORY\tWHO\tENDPOINT\tFINGERPRINT\tQUERY")
 	for i := range list {
 		q := &list[i]
-		who := topqueries.Key{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel}
+		who := topqueries.Key{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel, AlertRule: q.Alert}
 		took := secondsText(time.Since(q.Begun).Seconds())
 		if !q.Sent {
 			took += " (waits)"

@@ -93,7 +93,7 @@ func (p *Proxy) settings() (list []screen.Setting) {
 
 func runningQuery(q *running.Query) screen.Query {
 	return screen.Query{
-		Asker: screen.Asker{Tenant: q.Tenant, User: q.User, Dashboard: q.Dashboard, Panel: q.Panel},
+		Asker: screen.Asker{Tenant: q.Tenant, User: q.User, Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.Alert},
 		ID:    q.ID, Begun: q.Begun, Waits: !q.Sent, Endpoint: q.Endpoint, Text: q.Text, Bytes: q.Bytes,
 	}
 }

@@ -15,7 +15,8 @@ import (
 func (x *exchange) Running() running.Query {
 	q := running.Query{
 		Sent: x.trip.sent.Load() != nil, Endpoint: x.endpoint.Name, Fingerprint: joinedFingerprint(x.verdict.Queries),
-		Tenant: x.who.Tenant, User: x.who.User, Dashboard: x.who.Dashboard, Panel: x.who.Panel, Bytes: x.trip.need.Bytes,
+		Tenant: x.who.Tenant, User: x.who.User, Dashboard: x.who.Dashboard, Panel: x.who.Panel, Alert: x.who.AlertRule,
+		Bytes: x.trip.need.Bytes,
 	}
 	if len(x.verdict.Queries) > 0 {
 		q.Text = x.verdict.Queries[0].Text

@@ -26,7 +26,8 @@ type Query struct {
 	User        string    `json:"user,omitempty"`
 	Dashboard   string    `json:"dashboard,omitempty"`
 	Panel       string    `json:"panel,omitempty"`
-	Bytes       int64     `json:"bytes"` // that it is expected to take of the server
+	Alert       string    `json:"alert,omitempty"` // rule of Grafana's
+	Bytes       int64     `json:"bytes"`           // that it is expected to take of the server
 }
 
 // filters are what can be asked for, and where a Query has it.
