@@ -132,7 +132,7 @@ func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expres
 	return results, nil
 }
 
-func runBinary(ctx context.Context, h *host, b binary.Binary, proxy []string, expressions []string) (r result, err error) {
+func runBinary(ctx context.Context, h *host, b binary.Binary, proxy, expressions []string) (r result, err error) {
 	s, err := h.open(ctx, b)
 	defer func() { err = errors.Join(err, s.close()) }()
 	ended := (*server.EarlyEndError)(nil)
