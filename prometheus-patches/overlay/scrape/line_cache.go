@@ -26,7 +26,7 @@ func (c *scrapeCache) get(met []byte) (*cacheEntry, bool, bool) {
 }
 
 func (c *scrapeCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
-	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iter, lset: lset})
+	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iter, lset: lset.Pack()})
 }
 
 func (c *scrapeCache) addDropped(met []byte) {
@@ -61,7 +61,7 @@ func (c *scrapeCache) trackStaleness(_ storage.SeriesRef, ce *cacheEntry) {
 // forEachStale calls f with each series that was tracked in the iteration before
 // and not in this one, in whichever text.
 func (c *scrapeCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool) {
-	stale := map[storage.SeriesRef]labels.Labels{}
+	stale := map[storage.SeriesRef]labels.Packed{}
 	for i := range c.lines.kept.n {
 		if e := c.lines.kept.at(i); e.tracked == c.now()-1 {
 			stale[e.ref] = e.lset
@@ -76,7 +76,7 @@ func (c *scrapeCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool
 		}
 	}
 	for ref, lset := range stale {
-		if !f(ref, lset) {
+		if !f(ref, lset.Labels()) {
 			return
 		}
 	}

@@ -79,7 +79,7 @@ func (c *mapCache) get(met []byte) (*cacheEntry, bool, bool) {
 }
 
 func (c *mapCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
-	ce = &cacheEntry{ref: ref, lastIter: c.iter, lset: lset}
+	ce = &cacheEntry{ref: ref, lastIter: c.iter, lset: lset.Pack()}
 	c.series[string(met)] = ce
 	return ce
 }
@@ -117,7 +117,7 @@ func (c *mapCache) trackStaleness(ref storage.SeriesRef, ce *cacheEntry) { c.ser
 func (c *mapCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool) {
 	for ref, ce := range c.seriesPrev {
 		if _, ok := c.seriesCur[ref]; !ok {
-			if !f(ce.ref, ce.lset) {
+			if !f(ce.ref, ce.lset.Labels()) {
 				break
 			}
 		}
@@ -171,7 +171,7 @@ func scrapeInto(t testing.TB, c lineCache, h *head, lines []line, fails bool) (l
 		ce, known, again := c.get(met)
 		lset := labels.FromStrings("series", strconv.Itoa(l.series))
 		if known {
-			require.Equal(t, lset, ce.lset)
+			require.True(t, labels.Equal(lset, ce.lset.Labels()))
 		}
 		learnt = append(learnt, fmt.Sprint(l.text, known, again))
 		if !known && l.dropped {

@@ -213,7 +213,7 @@ func (a *replayApplier) reset(ms *memSeries, e *replayExtra) {
 	mmapped := a.r.refs.page(e.walRef).mmapped.of(int(e.walRef & replayPageMask))
 	if old := ms.mmappedChunks; ms.ref != e.walRef && len(old) > 0 && len(mmapped) > 0 &&
 		overlapsClosedInterval(old[0].minTime, old[len(old)-1].maxTime, mmapped[0].minTime, mmapped[len(mmapped)-1].maxTime) {
-		a.r.h.logger.Debug("M-mapped chunks overlap on a duplicate series record", "series", ms.lset.String(), "oldref", ms.ref, "newref", e.walRef)
+		a.r.h.logger.Debug("M-mapped chunks overlap on a duplicate series record", "series", ms.labels().String(), "oldref", ms.ref, "newref", e.walRef)
 		c.overlapping++
 	}
 	mmapped = mergeReplayMmappedChunks(ms.mmappedChunks, mmapped, a.r.lastMmapRef, false)

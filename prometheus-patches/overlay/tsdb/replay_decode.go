@@ -122,18 +122,16 @@ func (d *replayDecoder) add(b *replayBatch, rec []byte) (err error) {
 }
 
 func (d *replayDecoder) seriesRecord(b *replayBatch, rec []byte) error {
-	return eachSeries(&d.dec, rec, func(ref chunks.HeadSeriesRef, lset labels.Labels, borrowed bool) {
+	return eachSeries(&d.dec, rec, func(ref chunks.HeadSeriesRef, lset labels.Labels) {
 		if d.r.refs.leaver(ref) != nil {
 			b.series = appendDoubling(b.series, replaySeries{hash: uint64(ref)})
 			return
-		}
-		if borrowed {
-			lset = lset.Copy()
 		}
 		b.series = appendDoubling(b.series, d.newSeries(ref, lset))
 	})
 }
 
+// newSeries keeps nothing of lset.
 func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) replaySeries {
 	shardHash := uint64(0)
 	if d.r.h.opts.EnableSharding {
@@ -142,7 +140,7 @@ func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) 
 	var ms *memSeries
 	select {
 	case ms = <-d.r.spare:
-		ms.lset, ms.ref, ms.shardHash = lset, ref, shardHash
+		ms.lset, ms.ref, ms.shardHash = lset.Pack(), ref, shardHash
 	default:
 		ms = newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
 		ms.nextAt = 0 // As upstream's reset leaves it.

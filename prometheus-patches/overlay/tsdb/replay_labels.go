@@ -32,9 +32,5 @@ func verbatimLabels(p []byte) (lset labels.Labels, n int) {
 	if n > len(p) {
 		return lset, 0
 	}
-	data := unsafe.String(unsafe.SliceData(p[1:n]), n-1)
-	return *(*labels.Labels)(unsafe.Pointer(&data)), n
+	return labels.FromEncoded(unsafe.String(unsafe.SliceData(p[1:n]), n-1)), n
 }
-
-// Labels must be a string and nothing else.
-var _ = [1]struct{}{}[unsafe.Sizeof(labels.Labels{})-unsafe.Sizeof("")]

@@ -55,7 +55,7 @@ func (x *replayIndex) find(hash uint64, lset labels.Labels) (*memSeries, uint64)
 	i := hash & mask
 	for ; x.table[i] != 0; i = (i + 1) & mask {
 		s := x.at(x.table[i] - 1)
-		if s.hash == hash && s.series != nil && labels.Equal(s.series.lset, lset) {
+		if s.hash == hash && s.series != nil && labels.Equal(s.series.labels(), lset) {
 			return s.series, i
 		}
 	}
@@ -205,7 +205,7 @@ func (s *replaySequencer) series(b *replayBatch, rs replaySeries) error {
 		return errOddReplay
 	}
 	s.lastSeriesID = max(s.lastSeriesID, uint64(ref))
-	existing, place := s.index.find(rs.hash, rs.series.lset)
+	existing, place := s.index.find(rs.hash, rs.series.labels())
 	if existing != nil {
 		s.duplicate(b, ref, existing)
 		select {
@@ -352,7 +352,7 @@ func (x *replayIndexer) run() {
 	for b := range x.in {
 		x.r.guard(func() {
 			for _, s := range b.created {
-				x.postings.Add(storage.SeriesRef(s.ref), s.lset)
+				x.postings.Add(storage.SeriesRef(s.ref), s.labels())
 			}
 			for _, e := range b.exemplify {
 				x.addExemplar(e)
@@ -366,7 +366,7 @@ func (x *replayIndexer) addExemplar(e replayExemplar) {
 	if x.exemplars == nil {
 		return
 	}
-	err := x.exemplars.AddExemplar(e.series.lset, e.e)
+	err := x.exemplars.AddExemplar(e.series.labels(), e.e)
 	if err == nil {
 		x.r.replayed.exemplar(e.series.ref, e.e.Ts)
 	}

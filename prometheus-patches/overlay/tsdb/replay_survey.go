@@ -112,8 +112,8 @@ func eachWrittenOff(rec []byte, f func(chunks.HeadSeriesRef)) error {
 }
 
 // eachSeries calls f for the series of a record, and accepts what record.Decoder
-// accepts. Borrowed labels are bytes of the record.
-func eachSeries(d *record.Decoder, rec []byte, f func(ref chunks.HeadSeriesRef, lset labels.Labels, borrowed bool)) error {
+// accepts. The labels may be bytes of the record.
+func eachSeries(d *record.Decoder, rec []byte, f func(ref chunks.HeadSeriesRef, lset labels.Labels)) error {
 	for p := rec[1:]; len(p) > 0; {
 		if len(p) < 8 {
 			return encoding.ErrInvalidSize
@@ -121,8 +121,7 @@ func eachSeries(d *record.Decoder, rec []byte, f func(ref chunks.HeadSeriesRef, 
 		ref := chunks.HeadSeriesRef(binary.BigEndian.Uint64(p))
 		p = p[8:]
 		lset, n := verbatimLabels(p)
-		borrowed := n > 0
-		if !borrowed {
+		if n == 0 {
 			dec := encoding.Decbuf{B: p}
 			lset = d.DecodeLabels(&dec)
 			if err := dec.Err(); err != nil {
@@ -131,7 +130,7 @@ func eachSeries(d *record.Decoder, rec []byte, f func(ref chunks.HeadSeriesRef, 
 			n = len(p) - dec.Len()
 		}
 		p = p[n:]
-		f(ref, lset, borrowed)
+		f(ref, lset)
 	}
 	return nil
 }
@@ -159,7 +158,7 @@ func newReplaySurvey(r *walReplay, off replayRefSet) *replaySurvey {
 func (s *replaySurvey) record(rec []byte) error {
 	switch s.dec.Type(rec) {
 	case record.Series:
-		return eachSeries(&s.dec, rec, func(ref chunks.HeadSeriesRef, lset labels.Labels, _ bool) { s.series(ref, lset.Hash()) })
+		return eachSeries(&s.dec, rec, func(ref chunks.HeadSeriesRef, lset labels.Labels) { s.series(ref, lset.Hash()) })
 	case record.Tombstones:
 		return eachWrittenOff(rec, s.writeOff)
 	case record.Exemplars: // They stay when their series leaves.

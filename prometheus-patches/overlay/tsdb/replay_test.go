@@ -834,7 +834,7 @@ func stripesFingerprint(t *testing.T, h *Head) []string {
 			byRef[s.ref] = s
 		}
 		for _, s := range h.series.hashes[i].all() {
-			require.Same(t, h.series.getByHash(s.lset.Hash(), s.lset), s)
+			require.Same(t, h.series.getByHash(s.lset.Hash(), s.labels()), s)
 			hashed++
 		}
 		require.GreaterOrEqual(t, h.series.mmapReady[i].Load(), int32(0))
@@ -849,7 +849,7 @@ func stripesFingerprint(t *testing.T, h *Head) []string {
 
 func memSeriesFingerprint(t *testing.T, h *Head, ref chunks.HeadSeriesRef, s *memSeries) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "series %d %d %s shard %d meta %+v next at %d state %x last %x first chunk %d txs %v appender %v", ref, s.ref, s.lset, s.shardHash, metaOf(s),
+	fmt.Fprintf(&b, "series %d %d %s shard %d meta %+v next at %d state %x last %x first chunk %d txs %v appender %v", ref, s.ref, s.labels(), s.shardHash, metaOf(s),
 		s.nextAt, s.state, math.Float64bits(s.lastValue), s.firstChunkID, s.txs != nil, s.appender() != nil)
 	fmt.Fprintf(&b, " mm max %d head chunks %d exemplars %v until %d", s.mmMaxTime, s.headChunkCount.Load(), s.hasExemplar, s.lastExemplarTs)
 	if s.lastHistogramValue != nil {

@@ -51,11 +51,12 @@ func (a *headAppenderBase) removeCreatedSeries() {
 			continue
 		}
 		h.series.remove(s)
-		removed[s.ref] = s.lset
+		removed[s.ref] = s.lset.Labels()
 	}
 	if len(removed) == 0 {
 		return
 	}
+	labels.ForgetPacked()
 	h.metrics.seriesRemoved.Add(float64(len(removed)))
 	h.numSeries.Sub(uint64(len(removed)))
 	h.series.seriesLifecycleCallback.PostDeletion(removed)

@@ -51,7 +51,7 @@ func TestSeriesTablesFindWhatAMapFinds(t *testing.T) {
 		}
 		for n, s := range want {
 			require.Same(t, s, byRef.get(chunks.HeadSeriesRef(n)))
-			require.Same(t, s, byHash.get(hashOf(n), s.lset))
+			require.Same(t, s, byHash.get(hashOf(n), s.labels()))
 		}
 	}
 }

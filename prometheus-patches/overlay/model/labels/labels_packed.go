@@ -1,0 +1,392 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !slicelabels && !dedupelabels
+
+package labels
+
+import (
+	"encoding/binary"
+	"strings"
+	"unsafe"
+)
+
+// Packed are labels that are kept for long: those of a base, which many label sets share,
+// and what is different.
+//
+// The series of a container differ in their names, those of a histogram in their names
+// and in le. What they have in common is there once, and what tells a metric from
+// others once for all containers.
+type Packed struct {
+	base  text // As in Labels.data.
+	edits text // As in Labels.edits.
+}
+
+// Labels returns the labels. They are read where they are packed: nothing is put together.
+func (p Packed) Labels() Labels { return Labels{data: p.base.string(), edits: p.edits} }
+
+// Hash is that of the labels.
+func (p Packed) Hash() uint64 { return p.Labels().Hash() }
+
+// String implements fmt.Stringer.
+func (p Packed) String() string { return p.Labels().String() }
+
+// Range calls f on each label. Who keeps one keeps what is packed, and nothing besides.
+func (p Packed) Range(f func(Label)) { p.Labels().Range(f) }
+
+// FromEncoded returns the labels that data are, encoded as Labels encode theirs.
+func FromEncoded(data string) Labels { return Labels{data: data} }
+
+// An edit begins with a number: how many labels of the base stay as they are, and in
+// the two lowest bits what comes after them.
+const (
+	editReplace = iota // Another label, which follows, in place of the next.
+	editInsert         // Another label, which follows.
+	editDelete         // The next label is not there.
+	editFirst          // Another label, which follows, in place of the first. It is the only edit.
+
+	editBits = 2
+)
+
+// appendEdits appends what makes the labels of base those of data. It gives up as soon
+// as that is more than most.
+func appendEdits(edits []byte, base, data string, most int) (_ []byte, ok bool) {
+	kept := uint64(0)
+	edit := func(kind uint64, label string) {
+		edits = append(binary.AppendUvarint(edits, kept<<editBits|kind), label...)
+		kept = 0
+	}
+	for base != "" || data != "" {
+		baseLabel, label := firstLabel(base), firstLabel(data)
+		switch order := compareNames(baseLabel, label); {
+		case label == baseLabel:
+			kept++
+		case order < 0:
+			edit(editDelete, "")
+			label = ""
+		case order > 0:
+			edit(editInsert, label)
+			baseLabel = ""
+		default:
+			edit(editReplace, label)
+		}
+		base, data = base[len(baseLabel):], data[len(label):]
+		switch {
+		case len(edits) > most:
+			return edits, false
+		case kept == 0 && base == data: // Mostly after the name.
+			if edits[0] == editReplace && 1+len(label) == len(edits) {
+				edits[0] = editFirst
+			}
+			return edits, true
+		}
+	}
+	return edits, true
+}
+
+// compareNames compares the names of two labels. No label comes after all.
+func compareNames(a, b string) int {
+	switch {
+	case a == "":
+		return 1
+	case b == "":
+		return -1
+	}
+	aName, _ := decodeString(a, 0)
+	bName, _ := decodeString(b, 0)
+	return strings.Compare(aName, bName)
+}
+
+// firstLabel returns the first label of data, or nothing if there is none.
+func firstLabel(data string) string { return data[:afterLabels(data, min(1, len(data)))] }
+
+// afterLabels returns where the first n labels of data end.
+func afterLabels(data string, n int) (end int) {
+	for range 2 * n {
+		var size int
+		size, end = decodeSize(data, end)
+		end += size
+	}
+	return end
+}
+
+// pieces are some labels each, of which packed labels are made.
+type pieces struct {
+	base, edits string // Those that are left.
+	own         string // What comes next if it is not empty.
+}
+
+func (ls Labels) isPacked() bool { return ls.edits.p != nil }
+
+func (ls Labels) pieces() pieces { return pieces{base: ls.data, edits: ls.edits.string()} }
+
+// next returns the next piece, which is empty after the last.
+func (p *pieces) next() (piece string) {
+	for p.own == "" && p.edits != "" {
+		if piece = p.edit(); piece != "" {
+			return piece
+		}
+	}
+	if p.own != "" {
+		piece, p.own = p.own, ""
+	} else {
+		piece, p.base = p.base, ""
+	}
+	return piece
+}
+
+// done says that there is no next piece.
+func (p *pieces) done() bool { return p.base == "" && p.edits == "" && p.own == "" }
+
+// edit makes the next edit, and returns the labels that stay before it.
+func (p *pieces) edit() (kept string) {
+	edit, n := uvarint(p.edits)
+	p.edits = p.edits[n:]
+	end := afterLabels(p.base, int(edit>>editBits))
+	kept, p.base = p.base[:end], p.base[end:]
+	kind := edit & (1<<editBits - 1)
+	if kind != editInsert {
+		p.base = p.base[afterLabels(p.base, 1):]
+	}
+	if kind != editDelete {
+		end := afterLabels(p.edits, 1)
+		p.own, p.edits = p.edits[:end], p.edits[end:]
+	}
+	return kept
+}
+
+// appendTo appends the labels as they are in data.
+func (ls Labels) appendTo(b []byte) []byte {
+	p := ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		b = append(b, piece...)
+	}
+	return b
+}
+
+// wholeSize is for how many bytes of labels there is room on the stack.
+const wholeSize = 1024
+
+// whole returns the labels in one piece: put together in buf, if there is room, and only
+// for as long as buf is not used for something else.
+func (ls Labels) whole(buf []byte) Labels {
+	if !ls.isPacked() {
+		return ls
+	}
+	return Labels{data: yoloString(ls.appendTo(buf[:0]))}
+}
+
+// onlySize is for how many bytes of the labels that a query names there is room on the stack.
+const onlySize = 256
+
+// only returns those labels that have one of the names, which are in order. They are put
+// together in buf as in whole.
+func (ls Labels) only(buf []byte, names []string) Labels {
+	b, p := buf[:0], ls.pieces()
+	for piece := p.next(); piece != "" && len(names) > 0; piece = p.next() {
+		for piece != "" && len(names) > 0 {
+			l := firstLabel(piece)
+			piece = piece[len(l):]
+			name, _ := decodeString(l, 0)
+			for len(names) > 0 && names[0] < name {
+				names = names[1:]
+			}
+			if len(names) > 0 && names[0] == name {
+				b = append(b, l...)
+			}
+		}
+	}
+	return Labels{data: yoloString(b)}
+}
+
+func (ls Labels) lenPacked() (n int) {
+	p := ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		n += Labels{data: piece}.Len()
+	}
+	return n
+}
+
+func (ls Labels) getPacked(name string) (value string) {
+	p := ls.pieces()
+	for piece := p.next(); piece != "" && value == ""; piece = p.next() {
+		value = Labels{data: piece}.Get(name)
+	}
+	return value
+}
+
+func (ls Labels) hasPacked(name string) (has bool) {
+	p := ls.pieces()
+	for piece := p.next(); piece != "" && !has; piece = p.next() {
+		has = Labels{data: piece}.Has(name)
+	}
+	return has
+}
+
+func (ls Labels) rangePacked(f func(Label)) {
+	p := ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		Labels{data: piece}.Range(f)
+	}
+}
+
+func (ls Labels) validatePacked(f func(Label) error) (err error) {
+	p := ls.pieces()
+	for piece := p.next(); piece != "" && err == nil; piece = p.next() {
+		err = Labels{data: piece}.Validate(f)
+	}
+	return err
+}
+
+// size is how many bytes the labels are as a whole.
+func (ls Labels) size() (n int) {
+	p := ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		n += len(piece)
+	}
+	return n
+}
+
+// equalPacked is Equal where one or both are packed.
+func equalPacked(a, b Labels) bool {
+	if a.data == b.data && a.edits == b.edits {
+		return true
+	}
+	pa, pb := a.pieces(), b.pieces()
+	x, y := pa.next(), pb.next()
+	for x != "" && y != "" {
+		n := min(len(x), len(y))
+		if x[:n] != y[:n] {
+			return false
+		}
+		if x = x[n:]; x == "" {
+			x = pa.next()
+		}
+		if y = y[n:]; y == "" {
+			y = pb.next()
+		}
+	}
+	return x == y
+}
+
+// comparePacked is Compare where one or both are packed.
+func comparePacked(a, b Labels) int {
+	if aFirst, aRest, ok := a.firstAndRest(); ok {
+		if bFirst, bRest, ok := b.firstAndRest(); ok {
+			if a.edits != b.edits && aFirst != bFirst {
+				return Compare(Labels{data: aFirst}, Labels{data: bFirst})
+			}
+			return Compare(Labels{data: aRest}, Labels{data: bRest})
+		}
+	}
+	pa, pb := a.pieces(), b.pieces()
+	x, y := pa.next(), pb.next()
+	for x != "" && y != "" {
+		if pa.done() && pb.done() {
+			break // Mostly what is long.
+		}
+		n := min(len(x), len(y))
+		if x[:n] != y[:n] {
+			break
+		}
+		if x = x[n:]; x == "" {
+			x = pa.next()
+		}
+		if y = y[n:]; y == "" {
+			y = pb.next()
+		}
+	}
+	return Compare(Labels{data: x}, Labels{data: y})
+}
+
+// firstAndRest returns the first label and the others, if each is one piece: what many
+// label sets with the same metric are, which are sorted.
+func (ls Labels) firstAndRest() (first, rest string, ok bool) {
+	if !ls.isPacked() {
+		first = firstLabel(ls.data)
+		return first, ls.data[len(first):], true
+	}
+	edits := ls.edits.string()
+	if edits[0] != editFirst {
+		return "", "", false
+	}
+	return edits[1:], ls.data[afterLabels(ls.data, 1):], true
+}
+
+// dropPacked is DropReserved for packed labels.
+func (ls Labels) dropPacked(shouldDrop func(name string) bool) Labels {
+	for ls.isPacked() {
+		p := ls.pieces()
+		switch name, _ := decodeString(p.next(), 0); {
+		case name[0] > '_':
+			return ls
+		case !shouldDrop(name):
+			return ls.whole(nil).DropReserved(shouldDrop)
+		}
+		ls = ls.withoutFirst()
+	}
+	return ls.DropReserved(shouldDrop)
+}
+
+// withoutFirst returns packed labels without the first of them.
+func (ls Labels) withoutFirst() Labels {
+	p := ls.pieces()
+	for p.edits != "" && p.own == "" && p.edits[0]>>editBits == 0 {
+		p.edit()
+	}
+	edits := p.edits
+	switch {
+	case p.own != "":
+	case edits == "":
+		p.base = p.base[afterLabels(p.base, 1):]
+	default:
+		kept, n := uvarint(edits)
+		edits = string(append(binary.AppendUvarint(nil, kept-1<<editBits), edits[n:]...))
+		p.base = p.base[afterLabels(p.base, 1):]
+	}
+	without := Labels{data: p.base, edits: newText(edits)}
+	if without.size() == 0 {
+		return EmptyLabels() // What is left of the base is deleted.
+	}
+	return without
+}
+
+// text is a string that takes one pointer: its bytes come after their number. The zero
+// text is empty.
+type text struct{ p *byte }
+
+func newText[T string | []byte](s T) text {
+	if len(s) == 0 {
+		return text{}
+	}
+	n := 1
+	for x := len(s); x >= 0x80; x >>= 7 {
+		n++
+	}
+	b := make([]byte, n+len(s))
+	copy(b[binary.PutUvarint(b, uint64(len(s))):], s)
+	return text{unsafe.SliceData(b)}
+}
+
+func (t text) string() string {
+	if t.p == nil {
+		return ""
+	}
+	n, size, shift := 0, 1, 0
+	for p := t.p; ; size++ {
+		n |= int(*p&0x7f) << shift
+		if *p < 0x80 {
+			break
+		}
+		shift += 7
+		p = (*byte)(unsafe.Add(unsafe.Pointer(t.p), size))
+	}
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(t.p), size)), n)
+}
+
+func uvarint(s string) (x uint64, n int) {
+	if s[0] < 0x80 {
+		return uint64(s[0]), 1
+	}
+	return binary.Uvarint(yoloBytes(s))
+}
