@@ -130,7 +130,7 @@ var uiPages = []string{
 var (
 	badTimeout       = regexp.MustCompile(`[?&]timeout=(x|nonsense|soon|0|-1|-1s|1e30)(&|$)`)
 	severalSelectors = regexp.MustCompile(`match(%5B%5D|\[\])=.*&match(%5B%5D|\[\])=`)
-	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(prometheus_guard_|.*handler="/api/v1/status/guard[/"]).*(\n|$)`)
+	promguardSeries  = regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(prometheus_guard_|.*handler="(/api/v1/status)?/guard[/"]).*(\n|$)`)
 	requestsRefused  = regexp.MustCompile(`(?m)^prometheus_http_requests_total\{code="(400|500|503)",.*(\n|$)`)
 )
 
