@@ -214,7 +214,7 @@ func (f *Flags) Head(h *tsdb.Head) {
 	if s.gate == nil {
 		return
 	}
-	h.ObserveSeries(s.newSeries)
+	h.ObserveSeries(s.gate.Created(s.newSeries))
 	s.newSeries.SetHead(h)
 	s.gate.SetHead(h)
 }

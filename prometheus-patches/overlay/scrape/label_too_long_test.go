@@ -6,12 +6,10 @@
 package scrape
 
 import (
-	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gogo/protobuf/proto"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/relabel"
 	"github.com/prometheus/prometheus/promguard/ingest"
-	dto "github.com/prometheus/prometheus/prompb/io/prometheus/client"
 	"github.com/prometheus/prometheus/storage"
 )
 
@@ -71,14 +68,6 @@ func appendOnce(r *refusing, body, contentType string) (total, added, seriesAdde
 	total, added, seriesAdded, err = app.append([]byte(body), contentType, r.at)
 	r.sl.cache.lines.forgetAdded(known)
 	return total, added, seriesAdded, err
-}
-
-func family(t *testing.T, name, value string) string {
-	b, err := proto.Marshal(&dto.MetricFamily{Name: name, Type: dto.MetricType_GAUGE, Metric: []dto.Metric{{
-		Label: []dto.LabelPair{{Name: "l", Value: value}}, Gauge: &dto.Gauge{Value: 1},
-	}}})
-	require.NoError(t, err)
-	return string(append(binary.AppendUvarint(nil, uint64(len(b))), b...))
 }
 
 func TestATargetWithALabelThatIsTooLongIsAnError(t *testing.T) {

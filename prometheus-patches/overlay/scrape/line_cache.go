@@ -30,7 +30,9 @@ func (c *scrapeCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labe
 }
 
 func (c *scrapeCache) addDropped(met []byte) {
-	c.lines.addDropped(met, c.iter)
+	if c.hasRoom(droppedBytes) {
+		c.lines.addDropped(met, c.iter)
+	}
 }
 
 // getDropped is the first that is asked of a line: its bytes may be where those of

@@ -19,6 +19,13 @@ type SeriesGate interface {
 	Judge() func(labels.Labels) error
 	// Generation changes when what was refused may be let in.
 	Generation() uint64
+	// Limit is how many bytes the process may use; 0: nobody knows.
+	Limit() int64
+	// Take counts bytes that are going to live, or returns false if there is no room for
+	// them. Give gives them back; what nobody gives back counts until a garbage collection
+	// has seen it.
+	Take(bytes int64) bool
+	Give(bytes int64)
 }
 
 // seriesJudge is asked about the series of one scrape. What the scrape reports of itself
@@ -29,6 +36,7 @@ func (sl *scrapeLoop) seriesJudge() seriesJudge {
 	if sl.seriesGate == nil {
 		return nil
 	}
+	sl.cache.gate = sl.seriesGate
 	sl.cache.forgetRefused(sl.seriesGate.Generation())
 	return sl.seriesGate.Judge()
 }
@@ -76,7 +84,7 @@ func (c *scrapeCache) forgetRefused(generation uint64) {
 // a series, which was refused as it is no longer there.
 func (c *scrapeCache) addRefused(met []byte) {
 	c.refusals.first++
-	if c.lines.found(met) == nowhere {
+	if c.lines.found(met) == nowhere && c.hasRoom(droppedBytes) {
 		c.lines.addDropped(met, c.iter|refusedFlag)
 	}
 }

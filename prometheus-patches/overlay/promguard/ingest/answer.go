@@ -52,14 +52,16 @@ func (t *tally) Error() string {
 // Remote write is answered with 400: the sender must not retry, as it would hold up what
 // can be stored. What was stored is in the headers of version 2. OTLP has an answer for
 // partial success.
-func (*Gate) Answer(source Source, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+//
+// A request is let in when there is memory for it.
+func (g *Gate) Answer(source Source, h http.Handler) http.Handler {
+	return g.admit(source, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &answer{ResponseWriter: w, source: source, json: isJSON(r)}
 		h.ServeHTTP(a, r.WithContext(context.WithValue(r.Context(), tallyKey{}, &a.tally)))
 		if !a.begun {
 			a.WriteHeader(http.StatusOK)
 		}
-	})
+	}))
 }
 
 func isJSON(r *http.Request) bool {

@@ -42,10 +42,6 @@ const familySize = 1000
 
 // check returns the error for a series that is refused.
 func (j *judge) check(ls labels.Labels) error {
-	if !j.gate.active() {
-		j.last = ls
-		return nil
-	}
 	switch refused := j.refuse(ls); {
 	case refused == nil:
 		return nil
@@ -58,6 +54,10 @@ func (j *judge) check(ls labels.Labels) error {
 
 // refuse says why the series is refused, or returns nil.
 func (j *judge) refuse(ls labels.Labels) *refusal {
+	if !j.gate.asks(ls) {
+		j.last = ls
+		return nil
+	}
 	ls = ls.WithoutEmpty()
 	has := (*j.gate.head.Load()).HasSeries
 	if has(ls) {
@@ -113,7 +113,7 @@ type received struct {
 // Answer needs.
 func (g *Gate) Received(ctx context.Context, source Source, app storage.AppenderV2) storage.AppenderV2 {
 	t, _ := ctx.Value(tallyKey{}).(*tally)
-	if t == nil || !g.active() {
+	if t == nil {
 		return app
 	}
 	exemplars, _ := app.(storage.ExemplarAppenderV2)
@@ -151,11 +151,7 @@ type rules struct {
 
 // AppenderV2 implements storage.AppendableV2.
 func (r rules) AppenderV2(ctx context.Context) storage.AppenderV2 {
-	app := r.AppendableV2.AppenderV2(ctx)
-	if !r.gate.active() {
-		return app
-	}
-	return &ruleAppender{app, judge{gate: r.gate, source: Rule}}
+	return &ruleAppender{r.AppendableV2.AppenderV2(ctx), judge{gate: r.gate, source: Rule}}
 }
 
 type ruleAppender struct {

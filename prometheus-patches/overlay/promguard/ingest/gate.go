@@ -42,6 +42,7 @@ type Head interface {
 type Memory interface {
 	State() memory.State
 	Usage() memory.Usage
+	Look() memory.Usage
 	OnChange(f func(old, current memory.State, u memory.Usage))
 }
 
@@ -57,6 +58,8 @@ type Options struct {
 // Gate decides about new series. A nil Gate lets all in.
 type Gate struct {
 	opts     Options
+	room     room
+	worst    atomic.Int64 // What requests that are handled would take at worst.
 	limits   atomic.Pointer[[]Limit]
 	head     atomic.Pointer[Head]
 	observer atomic.Pointer[tsdb.SeriesObserver]
@@ -89,6 +92,7 @@ func (*refusal) Unwrap() error { return storage.ErrSeriesRefused }
 func NewGate(opts Options) *Gate {
 	g := &Gate{
 		opts: opts,
+		room: room{memory: opts.Memory},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "prometheus_guard_series_refused_total",
 			Help: "New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once.",
@@ -137,9 +141,9 @@ func (g *Gate) Generation() uint64 {
 	return g.generation.Load()<<32 + uint64(time.Now().UnixNano()/int64(recheck))
 }
 
-// active reports whether anything is or may soon be refused.
-func (g *Gate) active() bool {
-	return (g.opts.Memory.State() != memory.OK || len(*g.limits.Load()) > 0) && g.head.Load() != nil
+// asks reports whether a series like this one is or may soon be refused.
+func (g *Gate) asks(ls labels.Labels) bool {
+	return (g.opts.Memory.State() != memory.OK || len(*g.limits.Load()) > 0 || g.room.shortage() != enough || large(ls)) && g.head.Load() != nil
 }
 
 // judge says why a series that the head does not have is refused, or returns nil. A
@@ -147,7 +151,7 @@ func (g *Gate) active() bool {
 func (g *Gate) judge(source Source, ls labels.Labels, related bool) *refusal {
 	// Rules are the last to be refused, and what splits a histogram.
 	last := source == Rule || related
-	if g.opts.Memory.State() == memory.Critical && (!last || g.opts.Memory.Usage().Alarming()) {
+	if g.scarce(ls, last) {
 		return refusedForMemory
 	}
 	if last {
@@ -170,6 +174,25 @@ func (g *Gate) judge(source Source, ls labels.Labels, related bool) *refusal {
 		}
 	}
 	return nil
+}
+
+// scarce says that there is no memory for the series: what lives is too much, or this one
+// is.
+func (g *Gate) scarce(ls labels.Labels, last bool) bool {
+	if g.opts.Memory.State() == memory.Critical && (!last || g.opts.Memory.Usage().Alarming()) {
+		return true
+	}
+	if short := g.room.shortage(); short == shortForAll || short == shortForSeries && !last {
+		return true
+	}
+	if !large(ls) {
+		return false
+	}
+	series, all := g.room.left()
+	if last {
+		series = all
+	}
+	return series < cost(ls)
 }
 
 // tell counts a refusal and tells whoever observes them.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,13 +25,27 @@ import (
 
 // fakeMemory is in the state that the test sets.
 type fakeMemory struct {
+	mu       sync.Mutex
 	state    memory.State
 	usage    memory.Usage
 	onChange []func(old, current memory.State, u memory.Usage)
 }
 
 func (f *fakeMemory) State() memory.State { return f.state }
-func (f *fakeMemory) Usage() memory.Usage { return f.usage }
+func (f *fakeMemory) Usage() memory.Usage { return f.Look() }
+func (f *fakeMemory) Look() memory.Usage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.usage
+}
+
+func (f *fakeMemory) lower(live int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.usage.Live, f.usage.Heap = live, live
+	f.usage.Cycle++
+}
+
 func (f *fakeMemory) OnChange(g func(old, current memory.State, u memory.Usage)) {
 	f.onChange = append(f.onChange, g)
 }

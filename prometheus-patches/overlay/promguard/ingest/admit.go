@@ -1,0 +1,191 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/golang/snappy"
+)
+
+const (
+	// maxReceived is the most bytes of a request, as sent and as decompressed. The handlers
+	// refuse what is larger.
+	maxReceived = 32 << 20
+	// mostDecoded is how much more a request may take in memory than its bytes: a data point
+	// or a histogram of no bytes takes two of them.
+	mostDecoded = 256
+	// usuallyDecoded is how much more it takes that somebody has sent for its samples.
+	usuallyDecoded = 8
+	// requestPart is the part of the memory limit that a request may take.
+	requestPart = 4
+	// patience is how long a request waits for memory, and looks when there is some.
+	patience = 5 * time.Second
+	patrol   = 50 * time.Millisecond
+)
+
+var errNoRoom = errors.New("there is no memory for this request now: send it again")
+
+// admit lets a request to h when there is memory for it. One that finds none is told to come
+// back, and one that never could be let in that it is too large.
+func (g *Gate) admit(source Source, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := g.Limit()
+		if limit <= 0 || r.Method != http.MethodPost {
+			h.ServeHTTP(w, r)
+			return
+		}
+		read := &request{gate: g, source: source}
+		defer read.done()
+		err := read.body(r)
+		if err == nil {
+			err = read.memory(r.Context(), limit/requestPart)
+		}
+		switch {
+		case errors.Is(err, errNoRoom):
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case errors.Is(err, errTooLarge):
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+var errTooLarge = errors.New("too large for the memory limit (--guard.memory-limit)")
+
+// request is one that is read before it is decoded.
+type request struct {
+	gate   *Gate
+	source Source
+	json   bool
+	sent   []byte
+	plain  []byte // What was sent, decompressed; nil until it is needed.
+	size   int64  // Of what is decompressed.
+	taken  int64
+	worst  int64
+}
+
+// done gives back what the request took.
+func (q *request) done() {
+	q.gate.Give(q.taken)
+	q.gate.worst.Add(-q.worst)
+}
+
+func (q *request) take(bytes int64) bool {
+	ok := q.gate.Take(bytes)
+	if ok {
+		q.taken += bytes
+	}
+	return ok
+}
+
+// body reads the body and leaves it for the handler, decompressed if it is of gzip, as that
+// does not say how much it is going to be.
+func (q *request) body(r *http.Request) (err error) {
+	if q.sent, err = q.readAll(r.Body); err != nil {
+		return err
+	}
+	_ = r.Body.Close()
+	q.json, q.size = isJSON(r), int64(len(q.sent))
+	switch encoding := r.Header.Get("Content-Encoding"); {
+	case q.source == RemoteWrite:
+		size, err := snappy.DecodedLen(q.sent)
+		if err != nil || size > maxReceived {
+			size = 0 // The handler says what is wrong with it, and decodes nothing.
+		}
+		q.size = int64(size)
+	case encoding == "gzip":
+		if err := q.gunzip(r); err != nil {
+			return err
+		}
+	default:
+		q.plain = q.sent
+	}
+	r.Body = io.NopCloser(bytes.NewReader(q.sent))
+	return nil
+}
+
+func (q *request) gunzip(r *http.Request) error {
+	z, err := gzip.NewReader(bytes.NewReader(q.sent))
+	if err != nil {
+		return nil //nolint:nilerr // The handler says so.
+	}
+	plain, err := q.readAll(z)
+	switch {
+	case errors.Is(err, errNoRoom):
+		return err
+	case err != nil:
+		return nil // The handler says so.
+	}
+	r.Header.Del("Content-Encoding")
+	q.sent, q.plain, q.size = plain, plain, int64(len(plain))
+	return nil
+}
+
+// readAll reads no more than one byte more than a request may have.
+func (q *request) readAll(r io.Reader) ([]byte, error) {
+	var b bytes.Buffer
+	for {
+		n, err := b.ReadFrom(io.LimitReader(r, min(step, maxReceived+1-int64(b.Len()))))
+		if err != nil || n == 0 {
+			return b.Bytes(), err
+		}
+		if !q.take(2 * n) { // The buffer doubles.
+			return nil, errNoRoom
+		}
+	}
+}
+
+// memory waits until there is memory for what the request is decoded to, of which no more than
+// most may be needed.
+func (q *request) memory(ctx context.Context, most int64) error {
+	q.worst = mostDecoded * q.size
+	all := q.gate.worst.Add(q.worst)
+	if left, _ := q.gate.room.left(); all <= left && q.take(usuallyDecoded*q.size) {
+		return nil
+	}
+	need := q.need()
+	if need > most {
+		return fmt.Errorf("%w: it takes %d bytes decoded, and at most %d are allowed: send less at once", errTooLarge, need, most)
+	}
+	for deadline := time.Now().Add(patience); !q.take(need); {
+		if time.Now().After(deadline) {
+			return errNoRoom
+		}
+		select {
+		case <-ctx.Done():
+			return errNoRoom
+		case <-time.After(patrol):
+		}
+	}
+	return nil
+}
+
+// need is what the request takes while it is handled.
+func (q *request) need() int64 {
+	if q.source == RemoteWrite && q.plain == nil && q.size > 0 {
+		q.plain, _ = snappy.Decode(nil, q.sent)
+	}
+	// The handlers have it as it was sent, decompressed, and once more.
+	raw := 4 * q.size
+	switch {
+	case q.source == OTLP && q.json:
+		return raw + 8*q.size + messageBytes*int64(bytes.Count(q.plain, []byte("{")))
+	case q.source == OTLP:
+		return raw + otlpRequest.decoded(q.plain, 0)
+	default: // A field has the same meaning in both versions or is of one alone.
+		return raw + max(writeRequest.decoded(q.plain, 0), writeRequest2.decoded(q.plain, 0))
+	}
+}
