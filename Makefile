@@ -91,6 +91,11 @@ test-alert-mutants: build
 test-hostile-queries: build stock
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_HOSTILE_QUERIES=300 go test -count=1 -timeout 60m -v ./test -run TestHostileQueries
 
+## test-ingest-bombs: 300 random bodies, and mutants of those that took most, are scraped by and pushed to a server of 200 MiB; test-e2e sends the worst that are known
+.PHONY: test-ingest-bombs
+test-ingest-bombs: prometheus
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' PROMGUARD_INGEST_BOMBS=300 go test -count=1 -timeout 120m -v ./test -run TestNothingThatIsScraped
+
 ## deploy-render: write what deploy/mixin and the drop rules give, and format the jsonnet
 .PHONY: deploy-render
 deploy-render:
