@@ -15,17 +15,15 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
-	"github.com/promguard/promguard/bench/oomstorm/internal/family"
-	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
+	"github.com/promguard/promguard/bench/oomstorm/storm"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -47,20 +45,13 @@ func dispatch(args []string) error {
 	return execute(ctx, args, os.Stdout, os.Stderr)
 }
 
-// options are the flags of the commands that start servers.
-type options struct {
-	binaries     []binary.Binary
-	tmpDir       string
-	readyTimeout time.Duration
-}
-
-// flags adds those of options.
-func (o *options) flags(cmd *kingpin.CmdClause) {
+// flags are those of the commands that start servers.
+func flags(o *storm.Options, cmd *kingpin.CmdClause) {
 	binaries := cmd.Flag("binary", "Prometheus to measure; repeat it to compare. NAME is in the results, and the path's last element if left out. ARGs are given to the binary, as in 'patched=bin/prometheus --guard.api-timeout=10s'; none may contain spaces.").Required().PlaceHolder("[NAME=]PATH [ARG...]").Strings()
-	cmd.Flag("tmp-dir", "Where the data directory goes; there is one at a time.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&o.tmpDir)
-	cmd.Flag("ready-timeout", "How long a binary may take to start.").Default("15m").DurationVar(&o.readyTimeout)
+	cmd.Flag("tmp-dir", "Where the data directory goes; there is one at a time.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&o.TmpDir)
+	cmd.Flag("ready-timeout", "How long a binary may take to start.").Default("15m").DurationVar(&o.ReadyTimeout)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
-		o.binaries, err = binary.ParseAll(*binaries)
+		o.Binaries, err = binary.ParseAll(*binaries)
 		return err
 	})
 }
@@ -70,29 +61,29 @@ func (o *options) flags(cmd *kingpin.CmdClause) {
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	app := cli.New("oomstorm", "Measure whether Prometheus binaries survive what a scenario does to them under a limit of memory.", stdout, stderr)
 
-	var o runOptions
+	var o storm.RunOptions
 	run := app.Command("run", "Do what a scenario says, to one binary after the other, and check what it expects.")
-	o.flags(run)
-	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").StringVar(&o.scenario)
-	run.Flag("expressions", "File with what dashboards ask, a list of objects with the key expr, in place of the shipped list.").PlaceHolder("FILE").StringVar(&o.expressions)
+	flags(&o.Options, run)
+	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").StringVar(&o.Scenario)
+	run.Flag("expressions", "File with what dashboards ask, a list of objects with the key expr, in place of the shipped list.").PlaceHolder("FILE").StringVar(&o.Expressions)
 
 	proxy := run.Flag("proxy", "promguard to put before each server, with ARGs of promguard serve. Clients ask it; probes and scrapes do not.").PlaceHolder("PATH [ARG...]").String()
 	run.Action(func(*kingpin.ParseContext) error {
-		o.proxy = strings.Fields(*proxy)
+		o.Proxy = strings.Fields(*proxy)
 		return nil
 	})
 
-	var so searchOptions
+	var so storm.SearchOptions
 	search := app.Command("search", "Measure the hostile families one request at a time, and search for requests that take more.")
-	so.flags(search)
-	search.Flag("series", "Series in the head.").Default("50000").IntVar(&so.series)
-	search.Flag("limit", "Limit of memory: off, or a size. A request that reaches it has its bytes.").Default("3GiB").SetValue(limitValue{&so.limit})
-	search.Flag("families", "Measure only families with such names, as in 'series-*'; repeat it for several.").PlaceHolder("PATTERN").StringsVar(&so.families)
-	search.Flag("tries", "How many requests to make up and measure.").Default("300").IntVar(&so.tries)
-	search.Flag("timeout", "How long a request may take.").Default("10s").DurationVar(&so.timeout)
-	search.Flag("top", "How many of the worst to print.").Default("10").IntVar(&so.top)
-	search.Flag("seed", "What is made up depends on it, and on what is measured.").Default("1").Uint64Var(&so.seed)
-	search.Action(func(*kingpin.ParseContext) error { return so.check() })
+	flags(&so.Options, search)
+	search.Flag("series", "Series in the head.").Default("50000").IntVar(&so.Series)
+	search.Flag("limit", "Limit of memory: off, or a size. A request that reaches it has its bytes.").Default("3GiB").SetValue(limitValue{&so.Limit})
+	search.Flag("families", "Measure only families with such names, as in 'series-*'; repeat it for several.").PlaceHolder("PATTERN").StringsVar(&so.Families)
+	search.Flag("tries", "How many requests to make up and measure.").Default("300").IntVar(&so.Tries)
+	search.Flag("timeout", "How long a request may take.").Default("10s").DurationVar(&so.Timeout)
+	search.Flag("top", "How many of the worst to print.").Default("10").IntVar(&so.Top)
+	search.Flag("seed", "What is made up depends on it, and on what is measured.").Default("1").Uint64Var(&so.Seed)
+	search.Action(func(*kingpin.ParseContext) error { return so.Check() })
 
 	show := app.Command("scenario", "Print a scenario that is shipped, or all names.")
 	name := show.Arg("name", "Name of the scenario.").String()
@@ -108,9 +99,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return cli.Misuse(errors.New("servers are measured through Linux's /proc; this system has none"))
 	}
 	if command == run.FullCommand() {
-		return runScenario(ctx, o, stdout, stderr)
+		return storm.Run(ctx, o, stdout, stderr)
 	}
-	return runSearch(ctx, so, stdout, stderr)
+	return storm.Search(ctx, so, stdout, stderr)
 }
 
 // limitValue makes a flag of a limit.
@@ -119,19 +110,6 @@ type limitValue struct{ *limit.Spec }
 func (v limitValue) Set(s string) error { return v.UnmarshalText([]byte(s)) }
 
 func (limitValue) String() string { return "" }
-
-func (o *searchOptions) check() error {
-	switch {
-	case o.series < fill.MinSeries:
-		return fmt.Errorf("--series must be %d or more, got %d", fill.MinSeries, o.series)
-	case o.limit.Factor != 0:
-		return errors.New("--limit must be off or a size")
-	case o.tries < 0 || o.top < 1 || o.timeout <= 0:
-		return errors.New("--tries must be 0 or more, --top and --timeout more than 0")
-	}
-	_, err := family.Find(family.Shipped(), o.families)
-	return err
-}
 
 func printScenario(w io.Writer, name string) error {
 	if name == "" {

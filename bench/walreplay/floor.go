@@ -14,6 +14,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
+	"github.com/promguard/promguard/bench/walreplay/replays"
 )
 
 func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
@@ -31,7 +32,7 @@ func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
 		if err != nil {
 			return err
 		}
-		if _, err := countLog(ctx, dir, stderr); err != nil {
+		if _, err := replays.Count(ctx, dir, stderr); err != nil {
 			return err
 		}
 		return measureFloor(ctx, dir, *count, stdout)

@@ -21,6 +21,7 @@ import (
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
+	"github.com/promguard/promguard/bench/walreplay/replays"
 )
 
 // runConfig are the flags of the command run.
@@ -98,9 +99,9 @@ func runReplays(ctx context.Context, c runConfig, stdout, stderr io.Writer) (err
 			return err
 		}
 	}
-	return withCopies(c.Dir, c.TmpDir, 1, func(dir *datadir.Dir, tmp string) error {
+	return replays.WithCopies(c.Dir, c.TmpDir, 1, func(dir *datadir.Dir, tmp string) error {
 		// What is no log is refused before anything is copied.
-		contents, err := countLog(ctx, dir, stderr)
+		contents, err := replays.Count(ctx, dir, stderr)
 		if err != nil {
 			return err
 		}
@@ -131,40 +132,6 @@ func replayAll(ctx context.Context, c runConfig, dir *datadir.Dir, tmp string, s
 		warn(stderr, s, result, heads)
 	}
 	return nil
-}
-
-// withCopies calls fn with a data directory and a temporary one that has room for some
-// copies of it, and of which nothing is left afterwards.
-func withCopies(path, tmpDir string, copies int, fn func(dir *datadir.Dir, tmp string) error) (err error) {
-	dir, err := datadir.Open(path)
-	if err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(tmpDir, "walreplay-")
-	if err != nil {
-		return fmt.Errorf("--tmp-dir: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	if err := dir.CheckSpace(tmp, copies); err != nil {
-		return err
-	}
-	return fn(dir, tmp)
-}
-
-// countLog reads the log once and says what is in it.
-func countLog(ctx context.Context, dir *datadir.Dir, stderr io.Writer) (datadir.Contents, error) {
-	contents, err := dir.Count(ctx)
-	if err != nil {
-		return datadir.Contents{}, err
-	}
-	fmt.Fprintf(stderr, "%s: %d series, %d samples, %d records, %d segments\n", dir.Path, contents.Series, contents.Samples, contents.Records, contents.Segments)
-	if contents.Corruption != nil {
-		fmt.Fprintf(stderr, "warning: the log is corrupt: %v; a replay ends there and repairs its copy\n", contents.Corruption)
-	}
-	if dir.Blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %d blocks are left out; a server that has them skips samples that are in them already\n", dir.Blocks)
-	}
-	return contents, nil
 }
 
 func replayCopy(ctx context.Context, dir *datadir.Dir, to string, s step, timeout time.Duration) (result replay.Result, err error) {

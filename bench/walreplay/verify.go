@@ -5,15 +5,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -22,6 +19,7 @@ import (
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 	"github.com/promguard/promguard/bench/walreplay/internal/verify"
+	"github.com/promguard/promguard/bench/walreplay/replays"
 )
 
 // verifyConfig are the flags of the command verify.
@@ -61,14 +59,14 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 				return err
 			}
 		}
-		return withCopies(c.dir, c.tmpDir, len(c.binaries), func(dir *datadir.Dir, tmp string) error {
+		return replays.WithCopies(c.dir, c.tmpDir, len(c.binaries), func(dir *datadir.Dir, tmp string) error {
 			return verifyReplays(ctx, *c, dir, tmp, stdout, stderr)
 		})
 	}
 }
 
 func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp string, stdout, stderr io.Writer) error {
-	contents, err := countLog(ctx, dir, stderr)
+	contents, err := replays.Count(ctx, dir, stderr)
 	if err != nil {
 		return err
 	}
@@ -82,7 +80,7 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 	for i, b := range c.binaries {
 		at := filepath.Join(tmp, strconv.Itoa(i))
 		fmt.Fprintf(stderr, "replaying under %s\n", b.Name)
-		s, err := startForVerify(ctx, b, c, dir, at, contents.Exemplars)
+		s, err := replays.Start(ctx, b, dir, at, replays.Options{GOMAXPROCS: c.gomaxprocs, Timeout: c.timeout, Exemplars: contents.Exemplars})
 		if err != nil {
 			return err
 		}
@@ -103,42 +101,6 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 	}
 	printSummary(stdout, c.binaries, sum)
 	return nil
-}
-
-// verifyFlags keep a server from changing its head, and from refusing or cutting
-// what is more than others may ask for.
-var verifyFlags = []string{
-	"--storage.tsdb.block-reload-interval=8760h",
-	"--guard.api-timeout=0", "--guard.min-client-rate=off", "--guard.read-memory-budget=off", "--guard.response-max-bytes=off",
-	"--guard.metadata-max-results=off", "--guard.metadata-max-bytes=off",
-}
-
-// startForVerify replays a copy under a binary and leaves it running, so that it
-// changes nothing: it scrapes nothing, and does not compact, which would cut the
-// head.
-func startForVerify(ctx context.Context, b binary.Binary, c verifyConfig, dir *datadir.Dir, at string, exemplars int) (*replay.Server, error) {
-	if err := dir.Copy(ctx, at); err != nil {
-		return nil, err
-	}
-	// A binary that does not know a flag would not start.
-	for _, flag := range append(slices.Clone(verifyFlags), verify.AppendFlags...) {
-		name, _, _ := strings.Cut(flag, "=")
-		given := slices.ContainsFunc(b.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
-		if !given && b.Accepts(ctx, flag) {
-			b.Args = append(slices.Clone(b.Args), flag)
-		}
-	}
-	b.Args = append(slices.Clone(b.Args), "--storage.tsdb.retention.time=100y")
-	config := "global: {}\n"
-	if exemplars > 0 {
-		b.Args = append(b.Args, "--enable-feature=exemplar-storage")
-		config = fmt.Sprintf("storage: {exemplars: {max_exemplars: %d}}\n", exemplars)
-	}
-	s, err := replay.Start(ctx, b, replay.Options{DataDir: at, GOMAXPROCS: c.gomaxprocs, Timeout: c.timeout, Config: config})
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(at))
-	}
-	return s, nil
 }
 
 func printSummary(w io.Writer, binaries []binary.Binary, s verify.Summary) {

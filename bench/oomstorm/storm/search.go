@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package storm
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/family"
+	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/grammar"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -31,15 +32,32 @@ const (
 	calmTimeout = 5 * time.Second
 )
 
-type searchOptions struct {
-	options
-	series   int
-	limit    limit.Spec
-	families []string
-	tries    int
-	timeout  time.Duration
-	top      int
-	seed     uint64
+// SearchOptions say what to search.
+type SearchOptions struct {
+	Options
+
+	Series int // in the head
+	// Limit is off or a size. A request that reaches it has its bytes.
+	Limit    limit.Spec
+	Families []string // patterns of names; all if none
+	Tries    int      // how many requests to make up
+	Timeout  time.Duration
+	Top      int // how many of the worst to print
+	Seed     uint64
+}
+
+// Check says what is wrong with the options.
+func (o *SearchOptions) Check() error {
+	switch {
+	case o.Series < fill.MinSeries:
+		return fmt.Errorf("--series must be %d or more, got %d", fill.MinSeries, o.Series)
+	case o.Limit.Factor != 0:
+		return errors.New("--limit must be off or a size")
+	case o.Tries < 0 || o.Top < 1 || o.Timeout <= 0:
+		return errors.New("--tries must be 0 or more, --top and --timeout more than 0")
+	}
+	_, err := family.Find(family.Shipped(), o.Families)
+	return err
 }
 
 // measured is a request and what it took.
@@ -50,21 +68,21 @@ type measured struct {
 	took    time.Duration
 }
 
-// runSearch searches each binary. Requests are made one at a time, of a server that
+// Search searches each binary. Requests are made one at a time, of a server that
 // has nothing else to do.
-func runSearch(ctx context.Context, o searchOptions, stdout, stderr io.Writer) (err error) {
-	s := &scenario.Scenario{Series: o.series, History: 30 * time.Minute, Limit: o.limit}
-	h, err := newHost(ctx, o.options, s, stderr)
+func Search(ctx context.Context, o SearchOptions, stdout, stderr io.Writer) (err error) {
+	s := &scenario.Scenario{Series: o.Series, History: 30 * time.Minute, Limit: o.Limit}
+	h, err := newHost(ctx, o.Options, s, stderr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	for _, b := range o.binaries {
+	for _, b := range o.Binaries {
 		all, err := searchOne(ctx, h, o, b)
 		if err != nil {
 			return err
 		}
-		if err := writeFound(stdout, b, all[:min(len(all), o.top)]); err != nil {
+		if err := writeFound(stdout, b, all[:min(len(all), o.Top)]); err != nil {
 			return err
 		}
 	}
@@ -73,13 +91,13 @@ func runSearch(ctx context.Context, o searchOptions, stdout, stderr io.Writer) (
 
 // searchOne measures families, then what is bred, and returns all, the worst
 // first.
-func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (all []measured, err error) {
+func searchOne(ctx context.Context, h *host, o SearchOptions, b binary.Binary) (all []measured, err error) {
 	s, err := h.open(ctx, b)
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err != nil {
 		return nil, err
 	}
-	known, err := family.Find(family.Shipped(), o.families)
+	known, err := family.Find(family.Shipped(), o.Families)
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +108,9 @@ func searchOne(ctx context.Context, h *host, o searchOptions, b binary.Binary) (
 		}
 		all = append(all, m)
 	}
-	r := rand.New(rand.NewPCG(o.seed, 0))
+	r := rand.New(rand.NewPCG(o.Seed, 0))
 	p, bred := &grammar.Population{}, map[string]measured{}
-	for tried := 0; tried < o.tries && ctx.Err() == nil; {
+	for tried := 0; tried < o.Tries && ctx.Err() == nil; {
 		g := p.Next(r)
 		f, ok := g.Family(fmt.Sprintf("found-%d", tried))
 		if !ok {
@@ -130,18 +148,18 @@ func (s *session) refresh(ctx context.Context) (err error) {
 }
 
 // measure makes one request of a server that is at rest.
-func (s *session) measure(ctx context.Context, o searchOptions, f family.Family) (m measured, err error) {
+func (s *session) measure(ctx context.Context, o SearchOptions, f family.Family) (m measured, err error) {
 	if err := s.refresh(ctx); err != nil {
 		return m, err
 	}
 	m.family = f
-	req, err := f.Request(ctx, s.URL, family.Data{Points: family.PointsFor(o.series)})
+	req, err := f.Request(ctx, s.URL, family.Data{Points: family.PointsFor(o.Series)})
 	if err != nil {
 		return m, err
 	}
 	s.ResetPeak()
 	begin := time.Now()
-	m.outcome = exchange(req, o.timeout)
+	m.outcome = exchange(req, o.Timeout)
 	m.took = time.Since(begin)
 	if ctx.Err() != nil {
 		return m, context.Cause(ctx)

@@ -1,7 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package storm starts Prometheus binaries under a limit of memory, does to them what
+// a scenario says, and measures what comes of it.
+package storm
 
 import (
 	"context"
@@ -42,9 +44,19 @@ const (
 	restTimeout = 90 * time.Second
 )
 
+// Options are what every measurement needs.
+type Options struct {
+	Binaries []binary.Binary
+	// TmpDir is where the data directory goes; there is one at a time.
+	TmpDir string
+	// ReadyTimeout is how long a binary may take to start.
+	ReadyTimeout time.Duration
+}
+
 // host opens sessions, one at a time, in one temporary directory.
 type host struct {
-	options
+	Options
+
 	scenario *scenario.Scenario
 	dir      string
 	set      *targets.Set // nil: nothing is scraped
@@ -54,20 +66,20 @@ type host struct {
 
 // newHost checks the binaries and makes the temporary directory, which close
 // removes.
-func newHost(ctx context.Context, o options, s *scenario.Scenario, out io.Writer) (*host, error) {
-	for i := range o.binaries {
-		if err := o.binaries[i].Check(ctx); err != nil {
+func newHost(ctx context.Context, o Options, s *scenario.Scenario, out io.Writer) (*host, error) {
+	for i := range o.Binaries {
+		if err := o.Binaries[i].Check(ctx); err != nil {
 			return nil, err
 		}
 	}
-	dir, err := os.MkdirTemp(o.tmpDir, "oomstorm-")
+	dir, err := os.MkdirTemp(o.TmpDir, "oomstorm-")
 	if err != nil {
 		return nil, fmt.Errorf("--tmp-dir: %w", err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	return &host{options: o, scenario: s, dir: dir, out: out, limit: s.Limit.Bytes}, nil
+	return &host{Options: o, scenario: s, dir: dir, out: out, limit: s.Limit.Bytes}, nil
 }
 
 func (h *host) close() error { return os.RemoveAll(h.dir) }
@@ -95,7 +107,7 @@ func (s *session) say(format string, args ...any) {
 // is at rest. If the limit is a multiple of that, the server is then started
 // again under it. The session must be closed, also after an error.
 func (h *host) open(ctx context.Context, b binary.Binary) (*session, error) {
-	s := &session{host: h, binary: b, limitBy: "off", options: server.Options{DataDir: filepath.Join(h.dir, "data"), ReadyTimeout: h.readyTimeout}}
+	s := &session{host: h, binary: b, limitBy: "off", options: server.Options{DataDir: filepath.Join(h.dir, "data"), ReadyTimeout: h.ReadyTimeout}}
 	var err error
 	if s.options.Addr, err = proc.FreeAddress(); err != nil { // It stays, also after a restart.
 		return s, err
@@ -119,7 +131,7 @@ func (h *host) open(ctx context.Context, b binary.Binary) (*session, error) {
 	if h.limit == 0 {
 		h.limit = h.scenario.Limit.Of(s.rest)
 	}
-	if !s.Stop(ctx, h.readyTimeout) {
+	if !s.Stop(ctx, h.ReadyTimeout) {
 		return s, errors.Join(fmt.Errorf("%s did not end after SIGTERM", b.Name), context.Cause(ctx))
 	}
 	s.constrain()

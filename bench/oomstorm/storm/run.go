@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package storm
 
 import (
 	"context"
@@ -63,11 +63,16 @@ const missed = `topk(5, $scrapes - sum_over_time(up{job=~"steady|churning"}[$wid
 
 const lasting = `{job=~"steady|exploding",__name__!~"up|scrape_.+|storm:.+|` + targets.Explosion + `"}`
 
-type runOptions struct {
-	options
-	scenario    string
-	expressions string
-	proxy       []string // command and arguments; empty: none
+// RunOptions say what to do to which binaries.
+type RunOptions struct {
+	Options
+
+	// Scenario is a file, or the name of one that is shipped.
+	Scenario string
+	// Expressions is a file with what dashboards ask; empty: the shipped list.
+	Expressions string
+	// Proxy is the command and the arguments of a promguard; empty: none.
+	Proxy []string
 }
 
 // result is what came of one binary. One that ended early is not alive in the phases
@@ -91,14 +96,15 @@ type phaseResult struct {
 	families map[string]clients.Outcomes // of hostile requests
 }
 
-// runScenario does what a scenario says. Whatever happens, no process, directory or
-// cgroup is left.
-func runScenario(ctx context.Context, o runOptions, stdout, stderr io.Writer) error {
-	s, err := scenario.Load(o.scenario)
+// Run does what a scenario says, and checks what it expects. Figures go to stdout, a
+// table and progress to stderr. Whatever happens, no process, directory or cgroup is
+// left.
+func Run(ctx context.Context, o RunOptions, stdout, stderr io.Writer) error {
+	s, err := scenario.Load(o.Scenario)
 	if err != nil {
 		return cli.Misuse(fmt.Errorf("--scenario: %w", err))
 	}
-	expressions, err := scenario.Expressions(o.expressions)
+	expressions, err := scenario.Expressions(o.Expressions)
 	if err != nil {
 		return cli.Misuse(fmt.Errorf("--expressions: %w", err))
 	}
@@ -112,8 +118,8 @@ func runScenario(ctx context.Context, o runOptions, stdout, stderr io.Writer) er
 	return judge(stderr, s, results)
 }
 
-func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expressions []string, stderr io.Writer) (results []result, err error) {
-	h, err := newHost(ctx, o.options, s, stderr)
+func runBinaries(ctx context.Context, o RunOptions, s *scenario.Scenario, expressions []string, stderr io.Writer) (results []result, err error) {
+	h, err := newHost(ctx, o.Options, s, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +128,8 @@ func runBinaries(ctx context.Context, o runOptions, s *scenario.Scenario, expres
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.set.Close()) }()
-	for _, b := range o.binaries {
-		r, err := runBinary(ctx, h, b, o.proxy, expressions)
+	for _, b := range o.Binaries {
+		r, err := runBinary(ctx, h, b, o.Proxy, expressions)
 		if err != nil {
 			return nil, err
 		}
