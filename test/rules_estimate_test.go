@@ -95,7 +95,7 @@ func estimate(t *testing.T, args ...string) estimated {
 	t.Helper()
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
-	cmd := exec.Command(binary(t, "promguard"), append([]string{"rules", "estimate", "--rules=" + rules, "--format=json"}, args...)...)
+	cmd := exec.Command(binary(t, "promguard"), append([]string{"rules", "estimate", "--rules=" + rules, "--output=json"}, args...)...)
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
 	var e estimated

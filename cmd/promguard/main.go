@@ -36,7 +36,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	commands := []subcommand{serveCommand(app, logConfig), startupProbeCommand(app, logConfig)}
 	commands = append(commands, checkCommands(app, stdout)...)
 	commands = append(commands, policyCommands(app, stdout, stderr)...)
-	commands = append(commands, topCommand(app, stdout), queriesCommand(app, stdout), sizeCommand(app, stdout))
+	commands = append(commands, topCommand(app, stdout, stderr), queriesCommand(app, stdout, stderr), killCommand(app, stdout), sizeCommand(app, stdout, stderr))
 	commands = append(commands, rulesCommands(app, stdout, stderr)...)
 
 	name, err := cli.Parse(app, args)

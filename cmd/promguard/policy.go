@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +28,10 @@ import (
 
 type explainFlags struct {
 	query, config    string
-	upstream, output string
+	upstream         string
 	start, end, step string
 	who              querylimit.Subject
+	output           *string
 }
 
 func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcommand {
@@ -39,7 +39,7 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	explain := app.Command("explain", "Say what each limit thinks of a query.")
 	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
 	explain.Flag("upstream.url", "Server before which the query would be asked: its series and its memory decide what it costs.").StringVar(&f.upstream)
-	explain.Flag("output", "Format: text or json.").Short('o').Default("text").EnumVar(&f.output, "text", "json")
+	f.output = cli.Output(explain)
 	explain.Flag("config.file", "Policy file; without it every limit has its default.").StringVar(&f.config)
 	explain.Flag("start", "First moment of a range query: Unix time, RFC 3339, or a duration before now such as 6h.").StringVar(&f.start)
 	explain.Flag("end", "Last moment, or that of an instant query; now by default.").StringVar(&f.end)
@@ -55,9 +55,10 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	test := policy.Command("test", "Replay a query log of promguard or of Prometheus against a policy, and say who would be refused.")
 	file := test.Flag("config.file", "Policy file.").Required().String()
 	logs := test.Flag("query-log", "Query log; --query-log=- is standard input. May be repeated.").Required().Strings()
+	output := cli.Output(test)
 	return []subcommand{
 		{explain, func() error { return f.run(stdout, time.Now()) }},
-		{test, func() error { return testPolicy(*file, *logs, stdout) }},
+		{test, func() error { return testPolicy(*file, *logs, *output, stdout, stderr) }},
 		suggestCommand(policy, stdout, stderr),
 	}
 }
@@ -83,8 +84,8 @@ func (f *explainFlags) run(w io.Writer, now time.Time) error {
 	if !e.Passes {
 		verdict, status = "is refused", cli.Exit(1)
 	}
-	if f.output == "json" {
-		return cmp.Or(json.NewEncoder(w).Encode(e), status)
+	if *f.output == cli.JSON {
+		return cmp.Or(cli.WriteJSON(w, e), status)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, fingerprint := range e.Fingerprints {
@@ -179,38 +180,62 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func testPolicy(policy string, logs []string, w io.Writer) error {
+// testedLog is the JSON of what a policy does with a log.
+type testedLog struct {
+	QueryLog string `json:"query_log"`
+	*dryrun.Report
+}
+
+func testPolicy(policy string, logs []string, output string, stdout, stderr io.Writer) error {
 	c, err := config.Load(policy)
 	if err != nil {
 		return err
 	}
+	var tested []testedLog
 	for _, path := range logs {
-		if err := testLog(c.Rules, path, len(logs) > 1, w); err != nil {
+		r, err := testLog(c.Rules, path, stderr)
+		if r != nil && output == cli.Text {
+			if len(logs) > 1 {
+				fmt.Fprintf(stdout, "%s:\n", path)
+			}
+			r.Write(stdout)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+		tested = append(tested, testedLog{path, r})
+	}
+	if output == cli.JSON {
+		return cli.WriteJSON(stdout, tested)
 	}
 	return nil
 }
 
-func testLog(rules *querylimit.Ruleset, path string, named bool, w io.Writer) error {
+// testLog returns what a policy does with a log. It may also be an error.
+func testLog(rules *querylimit.Ruleset, path string, stderr io.Writer) (*dryrun.Report, error) {
 	log := os.Stdin
 	if path != "-" {
 		var err error
 		if log, err = os.Open(path); err != nil {
-			return err
+			return nil, err
 		}
 		defer log.Close()
 	}
-	report, err := dryrun.Run(rules, log)
+	progress := cli.NewProgress(stderr)
+	defer progress.End()
+	report, err := dryrun.Run(rules, readLog(log, progress))
+	if err == nil && report.Judged == 0 { // A wrong file must not read as "nobody would be refused".
+		err = errors.New("no request of it was judged: give the query log of promguard (query_log.file) or of Prometheus (global.query_log_file)")
+	}
+	return report, err
+}
+
+// readLog says how much of a log is read.
+func readLog(log *os.File, progress *cli.Progress) io.Reader {
+	progress.Step("reading %s", log.Name())
+	info, err := log.Stat()
 	if err != nil {
-		return err
+		return log
 	}
-	if named {
-		fmt.Fprintf(w, "%s:\n", path)
-	}
-	report.Write(w)
-	if report.Judged == 0 { // A wrong file must not read as "nobody would be refused".
-		return errors.New("no request of it was judged: give the query log of promguard (query_log.file) or of Prometheus (global.query_log_file)")
-	}
-	return nil
+	return progress.Reader(log, info.Size()) // 0 of a pipe.
 }

@@ -4,68 +4,104 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/cli"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/running"
+	"github.com/promguard/promguard/internal/running/remote"
 )
 
+// queriesFlags are the flags of queries and of kill.
 type queriesFlags struct {
-	address string
-	stop    bool
-	which   map[string]*string
+	placeFlags
+
+	filters map[string]*string
+	output  *string
 }
 
-func queriesCommand(app *kingpin.Application, stdout io.Writer) subcommand {
-	c := app.Command("queries", "List the queries that run, or stop them.")
-	f := queriesFlags{which: map[string]*string{}}
-	c.Flag("web.telemetry-address", "Telemetry address of the promguard to ask.").Default("127.0.0.1:9092").StringVar(&f.address)
+func (f *queriesFlags) declare(c *kingpin.CmdClause) {
+	f.placeFlags.declare(c)
+	f.filters = map[string]*string{}
 	for _, name := range running.Filters() {
-		f.which[name] = c.Flag(name, "Only those with this "+name+".").String()
+		f.filters[name] = c.Flag(name, "Only those with this "+name+".").String()
 	}
-	c.Flag("stop", "Stop them. It takes one of the flags that say which.").BoolVar(&f.stop)
-	return subcommand{c, func() error { return f.run(stdout) }}
+	f.output = cli.Output(c)
 }
 
-func (f *queriesFlags) run(w io.Writer) error {
-	if err := checkTelemetryAddress(f.address); err != nil {
-		return err
-	}
-	params, method := url.Values{}, http.MethodGet
-	for name, value := range f.which {
+func (f *queriesFlags) chosen() remote.Filters {
+	chosen := remote.Filters{}
+	for name, value := range f.filters {
 		if *value != "" {
-			params.Set(name, *value)
+			chosen[name] = *value
 		}
 	}
-	if f.stop {
-		method = http.MethodDelete
-	}
-	if f.stop && len(params) == 0 {
-		return cli.Misuse(errors.New("--stop: say which, as with --id or --dashboard"))
-	}
-	var list []running.Query
-	if err := askTelemetry(f.address, method, "queries", params, &list); err != nil {
-		return fmt.Errorf("--web.telemetry-address %s: %w", f.address, err)
+	return chosen
+}
+
+func queriesCommand(app *kingpin.Application, stdout, stderr io.Writer) subcommand {
+	c := app.Command("queries", "List the queries that run, those that hold or will take most memory first, and who asked.")
+	var f queriesFlags
+	var w watchFlags
+	f.declare(c)
+	w.declare(c)
+	return subcommand{c, func() error {
+		return w.show(stdout, stderr, *f.output, func(out io.Writer) error {
+			return f.ask(func(ctx context.Context, s *promapi.Server) error {
+				list, err := remote.List(ctx, s, f.chosen())
+				if err != nil {
+					return err
+				}
+				return writeQueries(out, *f.output, list)
+			})
+		})
+	}}
+}
+
+func killCommand(app *kingpin.Application, stdout io.Writer) subcommand {
+	c := app.Command("kill", "End queries that run, and list those that were ended. A patched Prometheus needs --web.enable-lifecycle.")
+	var f queriesFlags
+	f.declare(c)
+	ids := c.Arg("ids", "Those with these ids, as promguard queries lists them.").Strings()
+	return subcommand{c, func() error {
+		if len(*ids) == 0 && len(f.chosen()) == 0 {
+			return cli.Misuse(errors.New("say which: give ids, or a flag such as --dashboard"))
+		}
+		return f.ask(func(ctx context.Context, s *promapi.Server) error {
+			ended, err := remote.End(ctx, s, *ids, f.chosen())
+			if len(ended) > 0 || err == nil {
+				err = errors.Join(writeQueries(stdout, *f.output, ended), err)
+			}
+			return err
+		})
+	}}
+}
+
+func writeQueries(w io.Writer, output string, list []running.Query) error {
+	if output == cli.JSON {
+		return cli.WriteJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tFOR\tMEMORY\tWHO\tENDPOINT\tFINGERPRINT\tQUERY")
 	for i := range list {
 		q := &list[i]
-		who := topqueries.Key{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel, AlertRule: q.Alert}
 		took := secondsText(time.Since(q.Begun).Seconds())
 		if !q.Sent {
 			took += " (waits)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", q.ID, took, bytesText(q.Bytes), whoText(&who), q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
+		held := bytesText(q.Bytes)
+		if q.Allowed > 0 {
+			held += " of " + bytesText(q.Allowed)
+		}
+		who := whoText("tenant", q.Tenant, "alert", q.Alert, "dashboard", q.Dashboard, "panel", q.Panel, "user", q.User, "client", q.Client)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", q.ID, took, held, who, q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
 	}
 	return t.Flush()
 }

@@ -25,10 +25,11 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 	printCmd := rules.Command("print", "Print a profile as configuration for a Prometheus without these rules built in.")
 	printProfile, printFile := profileFlags(printCmd)
 	format := printCmd.Flag("format", "Form of the output, one of "+strings.Join(relabel.Formats(), ", ")+".").
-		Default(relabel.FormatMetricRelabelConfigs).String()
+		Default(relabel.FormatMetricRelabelConfigs).HintOptions(relabel.Formats()...).String()
 
 	listCmd := rules.Command("list", "List a profile's rules: id, class, scope, reason.")
 	listProfile, listFile := profileFlags(listCmd)
+	listOutput := cli.Output(listCmd)
 
 	return []subcommand{
 		{clause: printCmd, run: func() error {
@@ -43,7 +44,7 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 			if err != nil {
 				return err
 			}
-			return listRules(stdout, p)
+			return listRules(stdout, p, *listOutput)
 		}},
 		rulesInjectCommand(rules, stdout, stderr),
 		rulesCheckCommand(rules, stdout, stderr),
@@ -56,7 +57,7 @@ func rulesCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcomm
 // are those that the patched Prometheus applies by default.
 func profileFlags(cmd *kingpin.CmdClause) (profile, file *string) {
 	profile = cmd.Flag("profile", "Profile of drop rules, one of "+strings.Join(relabel.ProfileNames(), ", ")+".").
-		Default(relabel.ProfileRecommended).String()
+		Default(relabel.ProfileRecommended).HintOptions(relabel.ProfileNames()...).String()
 	file = cmd.Flag("rules", "File with drop rules, instead of a profile.").PlaceHolder("FILE").String()
 	return profile, file
 }
@@ -74,7 +75,22 @@ func loadProfile(profile, file string) (relabel.Profile, error) {
 	return p, didyoumean.Field(yamlerr.Locate(text, err), relabel.FileKeys{})
 }
 
-func listRules(w io.Writer, p relabel.Profile) error {
+// listedRule is the JSON of a rule in a list.
+type listedRule struct {
+	ID     string        `json:"id"`
+	Class  relabel.Class `json:"class"`
+	Jobs   []string      `json:"jobs,omitempty"` // none: every job
+	Reason string        `json:"reason"`
+}
+
+func listRules(w io.Writer, p relabel.Profile, output string) error {
+	if output == cli.JSON {
+		list := []listedRule{}
+		for _, r := range p.Rules {
+			list = append(list, listedRule{r.ID, r.Class, r.Jobs, r.Reason})
+		}
+		return cli.WriteJSON(w, list)
+	}
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "ID\tCLASS\tSCOPE\tREASON")
 	for _, r := range p.Rules {

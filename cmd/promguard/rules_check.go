@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -28,7 +26,7 @@ type rulesCheck struct {
 	sources    sourceFlags
 	exposition []string
 	server     serverFlags
-	format     string
+	output     *string
 	sharded    bool
 }
 
@@ -41,7 +39,7 @@ func rulesCheckCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subco
 	cmd.Flag("exposition", "Evaluate everything with and without the rules on this scrape, a file in Prometheus's text format followed by the "+
 		"labels of its target, as in apiserver.prom{job=\"apiserver\"}. Repeatable.").PlaceHolder("FILE{LABELS}").StringsVar(&f.exposition)
 	f.server.declare(cmd, "Evaluate everything with and without the rules on the series of this server that matter.")
-	cmd.Flag("format", "Form of the report, one of "+strings.Join(report.Formats(), ", ")+".").Default(report.FormatText).StringVar(&f.format)
+	f.output = cli.Output(cmd)
 	cmd.Flag("sharded", "Instead, say which rules may run in each of several servers that share the targets by address. "+
 		"With --prometheus.url, jobs with one target count as being in one shard.").BoolVar(&f.sharded)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
@@ -55,11 +53,13 @@ type judgement interface {
 
 // run exits 2 where the check cannot begin.
 func (f *rulesCheck) run(stdout, stderr io.Writer) error {
-	r, err := f.judge(stderr)
+	progress := cli.NewProgress(stderr)
+	r, err := f.judge(progress)
+	progress.End()
 	if err != nil {
 		return cli.Misuse(err)
 	}
-	if err := r.Write(stdout, f.format); err != nil {
+	if err := r.Write(stdout, *f.output); err != nil {
 		return cli.Misuse(err)
 	}
 	if code := r.ExitCode(); code != 0 {
@@ -68,17 +68,14 @@ func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesCheck) judge(stderr io.Writer) (judgement, error) {
-	if !slices.Contains(report.Formats(), f.format) {
-		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(report.Formats(), ", "))
-	}
+func (f *rulesCheck) judge(progress *cli.Progress) (judgement, error) {
 	if f.sharded {
-		return f.shards()
+		return f.shards(progress)
 	}
-	return f.check(stderr)
+	return f.check(progress)
 }
 
-func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
+func (f *rulesCheck) check(progress *cli.Progress) (*report.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to check: give --dashboards, --rule-files or --query-log")
 	}
@@ -89,9 +86,10 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	progress.Step("reading files")
 	found := f.sources.read()
 	in := report.Input{Profile: p, Problems: found.Problems}
-	series, err := f.series(p, found.Expressions, stderr)
+	series, err := f.series(p, found.Expressions, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +97,19 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	progress.Step("checking %d expressions", len(found.Expressions))
+	checker.Progress = progress.Count
 	in.Results, in.Notes = checker.Check(found.Expressions), checker.Notes()
 	if !f.hasData() {
 		return report.New(in), nil
 	}
+	progress.Step("loading %d series", len(series))
 	if in.Data, err = evaluate.Load(p, series, found.Expressions); err != nil {
 		return nil, err
 	}
 	defer in.Data.Close()
+	progress.Step("evaluating %d expressions", len(in.Results))
+	in.Data.Progress = progress.Count
 	in.Measured = in.Data.Compare(in.Results)
 	return report.New(in), nil
 }
@@ -114,8 +117,8 @@ func (f *rulesCheck) check(stderr io.Writer) (*report.Report, error) {
 func (f *rulesCheck) hasData() bool { return len(f.exposition) > 0 || f.server.given() }
 
 // series reads the data to evaluate expressions on.
-func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr io.Writer) ([]evaluate.Series, error) {
-	series, err := readExpositions(f.exposition, stderr)
+func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, progress *cli.Progress) ([]evaluate.Series, error) {
+	series, err := readExpositions(f.exposition, progress)
 	if err != nil || !f.server.given() {
 		return series, err
 	}
@@ -123,14 +126,14 @@ func (f *rulesCheck) series(p relabel.Profile, exprs []source.Expression, stderr
 	if err != nil {
 		return nil, err
 	}
-	api, err := f.server.client()
+	api, err := f.server.client(progress)
 	if err != nil {
 		return nil, err
 	}
 	defer api.Close()
 	live, err := evaluate.ReadLive(context.Background(), api, checker.Concerns(exprs))
 	for _, w := range api.Warnings() {
-		fmt.Fprintf(stderr, "promguard: --prometheus.url warned, and may have left something out: %s\n", cli.OneLine(w))
+		fmt.Fprintf(progress, "promguard: --prometheus.url warned, and may have left something out: %s\n", cli.OneLine(w))
 	}
 	return append(series, live...), err
 }

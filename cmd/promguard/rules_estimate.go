@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -44,7 +42,7 @@ type rulesEstimate struct {
 
 	profile, file *string
 	interval      time.Duration
-	format        string
+	output        *string
 }
 
 func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) subcommand {
@@ -54,14 +52,16 @@ func rulesEstimateCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) su
 	f.profile, f.file = profileFlags(cmd)
 	f.declare(cmd)
 	cmd.Flag("scrape-interval", "Scrape interval of jobs whose own cannot be found out.").Default("30s").DurationVar(&f.interval)
-	cmd.Flag("format", "Form of the estimate, one of "+strings.Join(estimate.Formats(), ", ")+".").Default(estimate.FormatText).StringVar(&f.format)
+	f.output = cli.Output(cmd)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
 
 func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
-	e, err := f.estimate(context.Background(), stderr)
+	progress := cli.NewProgress(stderr)
+	e, err := f.estimate(context.Background(), progress)
+	progress.End()
 	if err == nil {
-		err = e.Write(stdout, f.format)
+		err = e.Write(stdout, *f.output)
 	}
 	if err != nil {
 		return cli.Misuse(err)
@@ -72,10 +72,7 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*estimate.Estimate, error) {
-	if !slices.Contains(estimate.Formats(), f.format) {
-		return nil, fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(estimate.Formats(), ", "))
-	}
+func (f *rulesEstimate) estimate(ctx context.Context, progress *cli.Progress) (*estimate.Estimate, error) {
 	if f.interval <= 0 {
 		return nil, errors.New("--scrape-interval must be above 0")
 	}
@@ -88,9 +85,9 @@ func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*estima
 	}
 	sizes := estimate.ModelSizes()
 	if f.server.given() {
-		return f.live(ctx, p, sizes)
+		return f.live(ctx, p, sizes, progress)
 	}
-	series, name, err := f.open(stderr)
+	series, name, err := f.open(progress)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +99,8 @@ func (f *rulesEstimate) estimate(ctx context.Context, stderr io.Writer) (*estima
 	return estimate.New(p, counts, estimate.Intervals{Default: f.interval}, sizes), nil
 }
 
-func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes estimate.Sizes) (*estimate.Estimate, error) {
-	api, err := f.server.client()
+func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes estimate.Sizes, progress *cli.Progress) (*estimate.Estimate, error) {
+	api, err := f.server.client(progress)
 	if err != nil {
 		return nil, err
 	}

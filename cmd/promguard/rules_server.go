@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/promapi"
 )
 
@@ -35,12 +36,12 @@ func (f *serverFlags) given() bool { return f.url != "" }
 
 // validate finds a mistake before anything is read.
 func (f *serverFlags) validate() error {
-	_, err := f.client()
+	_, err := f.client(nil)
 	return err
 }
 
 // client returns a client, which is to be closed.
-func (f *serverFlags) client() (*promapi.Client, error) {
+func (f *serverFlags) client(progress *cli.Progress) (*promapi.Client, error) {
 	f.budget.Bytes = f.bytes()
 	if !f.given() {
 		return nil, f.budget.Validate()
@@ -56,6 +57,12 @@ func (f *serverFlags) client() (*promapi.Client, error) {
 	c, err := promapi.New(f.url, transport, f.budget)
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus.url: %w", err)
+	}
+	c.Asked = func(requests int) {
+		if requests == 1 {
+			progress.Step("asking %s", c)
+		}
+		progress.Set(int64(requests-1), 0)
 	}
 	return c, nil
 }

@@ -5,11 +5,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/source"
 )
@@ -39,7 +39,10 @@ func (f *sourceFlags) read() source.Found {
 
 // readExpositions reads scrapes. It tells of series without a job: rules that hold for
 // some jobs only are then of no effect, which looks like a small saving.
-func readExpositions(args []string, stderr io.Writer) ([]evaluate.Series, error) {
+func readExpositions(args []string, progress *cli.Progress) ([]evaluate.Series, error) {
+	if len(args) > 0 {
+		progress.Step("reading scrapes")
+	}
 	series, err := evaluate.ReadExpositions(args)
 	if err != nil {
 		return nil, fmt.Errorf("--exposition: %w", err)
@@ -51,7 +54,7 @@ func readExpositions(args []string, stderr io.Writer) ([]evaluate.Series, error)
 		}
 	}
 	if jobless > 0 {
-		fmt.Fprintf(stderr, "promguard: %d of %d series have no job, and rules for some jobs do not apply to them: "+
+		fmt.Fprintf(progress, "promguard: %d of %d series have no job, and rules for some jobs do not apply to them: "+
 			"give scrapes the labels of their targets, as in --exposition='apiserver.prom{job=\"apiserver\"}'\n", jobless, len(series))
 	}
 	return series, nil

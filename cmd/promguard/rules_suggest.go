@@ -37,14 +37,16 @@ func rulesSuggestCommand(rules *kingpin.CmdClause, stdout, stderr io.Writer) sub
 	f.sources.declare(cmd)
 	f.declare(cmd)
 	cmd.Flag("extends", "Built-in profile that the file extends, one of "+strings.Join(relabel.ProfileNames(), ", ")+"; the rules drop what that leaves, and with off they are all. "+
-		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition.").PlaceHolder("PROFILE").StringVar(&f.extends)
+		"Not given, it is the one that --prometheus.url says it runs, and recommended with --exposition.").PlaceHolder("PROFILE").HintOptions(relabel.ProfileNames()...).StringVar(&f.extends)
 	cmd.Flag("top", "Most rules to suggest.").Default("50").IntVar(&f.top)
 	cmd.Flag("out", "File to write, - for standard output.").Default("-").StringVar(&f.out)
 	return subcommand{clause: cmd, run: func() error { return f.run(stdout, stderr) }}
 }
 
 func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
-	r, err := f.suggest(context.Background(), stderr)
+	progress := cli.NewProgress(stderr)
+	r, err := f.suggest(context.Background(), progress)
+	progress.End()
 	var text bytes.Buffer
 	if err == nil {
 		err = r.Write(&text)
@@ -64,7 +66,7 @@ func (f *rulesSuggest) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*suggest.Report, error) {
+func (f *rulesSuggest) suggest(ctx context.Context, progress *cli.Progress) (*suggest.Report, error) {
 	if f.sources.none() {
 		return nil, errors.New("nothing to search: give --dashboards, --rule-files and --query-log")
 	}
@@ -83,6 +85,7 @@ func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*suggest.
 	if err != nil {
 		return nil, err
 	}
+	progress.Step("reading files")
 	evidence := suggest.Evidence{
 		Found: f.sources.read(), RuleFiles: len(f.sources.ruleFiles) > 0, Dashboards: len(f.sources.dashboards) > 0, QueryLogs: len(f.sources.queryLogs) > 0,
 	}
@@ -94,12 +97,13 @@ func (f *rulesSuggest) suggest(ctx context.Context, stderr io.Writer) (*suggest.
 		return nil, err
 	}
 	if f.server.given() {
-		return f.live(ctx, finder, extends)
+		return f.live(ctx, finder, extends, progress)
 	}
-	series, name, err := f.open(stderr)
+	series, name, err := f.open(progress)
 	if err != nil {
 		return nil, err
 	}
+	progress.Step("proving what nobody reads of %d series", len(series))
 	return finder.Scan(name, series, *extends, f.top)
 }
 
@@ -116,8 +120,8 @@ func noExpression(why []source.Problem) error {
 	return all
 }
 
-func (f *rulesSuggest) live(ctx context.Context, finder *suggest.Finder, extends *relabel.Profile) (*suggest.Report, error) {
-	api, err := f.server.client()
+func (f *rulesSuggest) live(ctx context.Context, finder *suggest.Finder, extends *relabel.Profile, progress *cli.Progress) (*suggest.Report, error) {
+	api, err := f.server.client(progress)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +149,7 @@ func (f *rulesSuggest) profile() (*relabel.Profile, error) {
 }
 
 // open returns the series of scrapes.
-func (f *inventoryFlags) open(stderr io.Writer) (series []evaluate.Series, name string, err error) {
-	series, err = readExpositions(f.exposition, stderr)
+func (f *inventoryFlags) open(progress *cli.Progress) (series []evaluate.Series, name string, err error) {
+	series, err = readExpositions(f.exposition, progress)
 	return series, fmt.Sprintf("one scrape of %d targets", len(f.exposition)), err
 }

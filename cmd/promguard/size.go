@@ -25,10 +25,10 @@ type sizeFlags struct {
 	shardMemory   func() float64
 	replicas      int
 	retention     string
-	output        string
+	output        *string
 }
 
-func sizeCommand(app *kingpin.Application, stdout io.Writer) subcommand {
+func sizeCommand(app *kingpin.Application, stdout, stderr io.Writer) subcommand {
 	cmd := app.Command("size", "Say how many patched Prometheus servers a cluster needs, and how large: series, memory, shards, disks, bucket, limits.")
 	var f sizeFlags
 	cmd.Flag("nodes", "Nodes of the cluster. With --prometheus.url, what it has is scaled to so many.").IntVar(&f.cluster.Nodes)
@@ -41,16 +41,18 @@ func sizeCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 	f.shardMemory = func() float64 { return float64(*memory) }
 	cmd.Flag("replicas", "Replicas of each shard.").Default("2").IntVar(&f.replicas)
 	cmd.Flag("retention", "For how long samples are kept: by the server if one is enough, otherwise in the bucket.").Default("15d").StringVar(&f.retention)
-	cmd.Flag("output", "Format: text, json, or patch for kustomize.").Short('o').Default("text").EnumVar(&f.output, size.Outputs()...)
-	return subcommand{clause: cmd, run: func() error { return cli.Misuse(f.run(stdout)) }}
+	f.output = cli.Output(cmd, "patch")
+	return subcommand{clause: cmd, run: func() error { return cli.Misuse(f.run(stdout, stderr)) }}
 }
 
-func (f *sizeFlags) run(stdout io.Writer) error {
+func (f *sizeFlags) run(stdout, stderr io.Writer) error {
 	retention, err := model.ParseDuration(f.retention)
 	if err != nil {
 		return fmt.Errorf("--retention: %w", err)
 	}
-	load, err := f.load()
+	progress := cli.NewProgress(stderr)
+	load, err := f.load(progress)
+	progress.End()
 	if err != nil {
 		return err
 	}
@@ -58,10 +60,10 @@ func (f *sizeFlags) run(stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return plan.Write(stdout, f.output)
+	return plan.Write(stdout, *f.output)
 }
 
-func (f *sizeFlags) load() (size.Load, error) {
+func (f *sizeFlags) load(progress *cli.Progress) (size.Load, error) {
 	p, err := loadProfile(*f.profile, *f.file)
 	if err != nil {
 		return size.Load{}, err
@@ -78,7 +80,7 @@ func (f *sizeFlags) load() (size.Load, error) {
 	if f.cluster.Nodes < 0 || f.cluster.Interval <= 0 {
 		return size.Load{}, errors.New("--scrape-interval must be above 0, --nodes not below")
 	}
-	api, err := f.server.client()
+	api, err := f.server.client(progress)
 	if err != nil {
 		return size.Load{}, err
 	}

@@ -6,13 +6,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -21,7 +17,9 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
+	"github.com/promguard/promguard/internal/running/remote"
 )
 
 const topQueriesHelp = "How many queries to keep of each minute and of each ten minutes, for /api/v1/promguard/top on the telemetry address; 0 means none."
@@ -38,27 +36,37 @@ func newTop(size int) (*topqueries.Tracker, error) {
 }
 
 type topFlags struct {
-	address, window, by string
-	limit               int
+	placeFlags
+	watchFlags
+
+	window, by string
+	limit      int
+	output     *string
 }
 
-func topCommand(app *kingpin.Application, stdout io.Writer) subcommand {
+func topCommand(app *kingpin.Application, stdout, stderr io.Writer) subcommand {
 	var f topFlags
 	c := app.Command("top", "Show which queries cost the server most.")
-	c.Flag("web.telemetry-address", "Telemetry address of the promguard to ask.").Default("127.0.0.1:9092").StringVar(&f.address)
-	c.Flag("window", "How far back: 5m or 1h.").Default("5m").StringVar(&f.window)
-	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").StringVar(&f.by)
+	f.placeFlags.declare(c)
+	f.watchFlags.declare(c)
+	c.Flag("window", "How far back: 5m or 1h.").Default("5m").HintOptions("5m", "1h").StringVar(&f.window)
+	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").HintOptions("time", "bytes").StringVar(&f.by)
 	c.Flag("limit", "How many queries.").Default("20").IntVar(&f.limit)
-	return subcommand{c, func() error { return f.run(stdout) }}
+	f.output = cli.Output(c)
+	return subcommand{c, func() error {
+		return f.show(stdout, stderr, *f.output, func(out io.Writer) error {
+			return f.ask(func(ctx context.Context, s *promapi.Server) error { return f.write(ctx, s, out) })
+		})
+	}}
 }
 
-func (f *topFlags) run(w io.Writer) error {
-	if err := checkTelemetryAddress(f.address); err != nil {
+func (f *topFlags) write(ctx context.Context, s *promapi.Server, w io.Writer) error {
+	report, err := remote.Top(ctx, s, f.window, f.by, f.limit)
+	if err != nil {
 		return err
 	}
-	report, err := f.ask()
-	if err != nil {
-		return fmt.Errorf("--web.telemetry-address %s: %w", f.address, err)
+	if *f.output == cli.JSON {
+		return cli.WriteJSON(w, report)
 	}
 	total := report.Total
 	fmt.Fprintf(w, "since %s: %d requests, %s at the server, %s\n", report.From.Format(time.DateTime), total.Requests, secondsText(total.Seconds), bytesText(total.Bytes))
@@ -73,62 +81,25 @@ func (f *topFlags) run(w io.Writer) error {
 		if f.by != "time" {
 			share, of = float64(q.Bytes), float64(total.Bytes)
 		}
+		alert := q.AlertRule
+		if q.Alert && alert == "" {
+			alert = "?"
+		}
+		who := whoText("tenant", q.Tenant, "alert", alert, "dashboard", q.Dashboard, "panel", q.Panel)
 		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
-			secondsText(q.Longest), bytesText(q.Bytes), whoText(&q.Key), q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
+			secondsText(q.Longest), bytesText(q.Bytes), who, q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
 	}
 	return t.Flush()
 }
 
-func checkTelemetryAddress(address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return cli.Misuse(fmt.Errorf("--web.telemetry-address %s: use one such as 127.0.0.1:9092", address))
-	}
-	return nil
-}
-
-func (f *topFlags) ask() (report *topqueries.Report, err error) {
-	err = askTelemetry(f.address, http.MethodGet, "top", url.Values{"window": {f.window}, "by": {f.by}, "limit": {strconv.Itoa(f.limit)}}, &report)
-	return report, err
-}
-
-// askTelemetry asks a promguard for something of its own, and decodes the data.
-func askTelemetry(address, method, path string, params url.Values, data any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1/promguard/"+path+"?"+params.Encode(), http.NoBody)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	answer := struct {
-		Status, Error string
-		Data          any
-	}{Data: data}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Status == "" {
-		return fmt.Errorf("the answer (%s) is not that of promguard: use its --web.telemetry-address", res.Status)
-	}
-	if answer.Status != "success" {
-		return errors.New(answer.Error)
-	}
-	return nil
-}
-
-// whoText names who asked, as closely as it is known.
-func whoText(k *topqueries.Key) string {
+// whoText names who asked, by names and values of which some are empty, as closely as it
+// is known.
+func whoText(pairs ...string) string {
 	var parts []string
-	for _, part := range []struct{ name, value string }{
-		{"tenant", k.Tenant}, {"alert", k.AlertRule}, {"dashboard", k.Dashboard}, {"panel", k.Panel},
-	} {
-		if part.value != "" {
-			parts = append(parts, part.name+"="+lineText(part.value, maxNameText))
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			parts = append(parts, pair[0]+"="+lineText(pair[1], maxNameText))
 		}
-	}
-	if k.Alert && k.AlertRule == "" {
-		parts = append(parts, "alert")
 	}
 	return cmp.Or(strings.Join(parts, " "), "-")
 }

@@ -31,9 +31,9 @@ type upstreamFlags struct {
 
 func (f *upstreamFlags) register(c *kingpin.CmdClause) {
 	c.Flag("upstream.url", "Root URL of the upstream server, without /api/v1, such as http://127.0.0.1:9090 or http://mimir/prometheus. Repeat it for the servers of an HA pair.").Required().StringsVar(&f.urls)
-	c.Flag("upstream.kind", "What the upstream server is: "+strings.Join(upstream.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(upstream.KindPrometheus)).StringVar(&f.kind)
+	c.Flag("upstream.kind", "What the upstream server is: "+strings.Join(upstream.Kinds(), ", ")+". Parameters that only this kind reads are passed on.").Default(string(upstream.KindPrometheus)).HintOptions(upstream.Kinds()...).StringVar(&f.kind)
 	c.Flag("upstream.http-config.file", "File with TLS and credentials for the upstream server, in the format of Prometheus's HTTP clients.").StringVar(&f.httpConfig)
-	c.Flag("upstream.probe", "What to do if the upstream server is not what the limits take it for: require ends promguard, warn logs it, off does not ask.").Default(string(upstream.ProbeRequire)).StringVar(&f.probe)
+	c.Flag("upstream.probe", "What to do if the upstream server is not what the limits take it for: require ends promguard, warn logs it, off does not ask.").Default(string(upstream.ProbeRequire)).HintOptions(upstream.ProbeModes()...).StringVar(&f.probe)
 	c.Flag("upstream.stale-after", "How many samples one server of an HA pair may miss before reads go to the other, as the time in which the other takes them in: at least the longest scrape interval, and 30s; 0s never. Prometheus only.").Default("2m").DurationVar(&f.staleAfter)
 }
 

@@ -76,6 +76,9 @@ func (p *Progress) Set(done, of int64) {
 	p.done, p.of = done, of
 }
 
+// Count is Set for counts of things.
+func (p *Progress) Count(done, of int) { p.Set(int64(done), int64(of)) }
+
 // Reader counts what is read as done, in bytes.
 func (p *Progress) Reader(r io.Reader, of int64) io.Reader {
 	p.Set(0, of)
@@ -140,7 +143,7 @@ func (p *Progress) line() string {
 	case p.of > 0:
 		text += fmt.Sprintf(", %d %%", 100*p.done/p.of)
 	case p.done > 0:
-		text += fmt.Sprintf(", %d", p.done)
+		text += fmt.Sprintf(", %d done", p.done)
 	}
 	text += ", " + took.Round(time.Second).String()
 	if p.of > p.done && p.done > 0 {

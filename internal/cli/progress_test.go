@@ -48,7 +48,7 @@ func TestProgressSaysHowMuchIsDoneAndHowLongItWillTake(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, "asking a, 10s", last())
 		p.Set(25, 0)
-		require.Equal(t, "asking a, 25, 10s", last())
+		require.Equal(t, "asking a, 25 done, 10s", last())
 		p.Step("reading")
 		b := make([]byte, 25)
 		r := p.Reader(strings.NewReader(strings.Repeat("x", 100)), 100)

@@ -5,11 +5,9 @@ package promapi
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -52,6 +50,8 @@ type failure struct {
 	// again is set if the same question may be answered after a wait.
 	again bool
 	wait  time.Duration
+	// unreached is set if there is no answer at all.
+	unreached bool
 }
 
 func (f *failure) Unwrap() error { return f.error }
@@ -65,58 +65,35 @@ func (c *Client) request(ctx context.Context, endpoint string, params url.Values
 	if err != nil {
 		return err
 	}
-	where := *req.URL
-	where.RawQuery = ""
-	res, err := c.http.Do(req)
-	if err != nil {
-		return c.unreached(ctx, where.Redacted(), err, timeout)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, c.budget.Bytes-c.bytes+1))
-	c.bytes += int64(len(text))
-	switch {
+	n, err := c.server.exchange(req, c.budget.Bytes-c.bytes, into)
+	c.bytes += n
+	switch failed, _ := errors.AsType[*failure](err); {
 	case c.bytes > c.budget.Bytes:
 		return c.tooLong()
-	case err != nil && limited.Err() != nil:
-		return c.unreached(ctx, where.Redacted(), err, timeout)
-	case err != nil:
-		return &failure{error: fmt.Errorf("%s: the answer breaks off after %s: %w", where.Redacted(), bytesText(int64(len(text))), err)}
+	case failed == nil || !failed.unreached:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return &failure{error: fmt.Errorf("%s: no answer within %s (--query-timeout)", where(req), timeout+grace)}
+	default: // A server that answered before may be restarting.
+		failed.again, failed.wait = c.answered, time.Second
+		return failed
 	}
-	return judge(where.Redacted(), res, text, into)
 }
 
 // newRequest tells the server how long a query may take. A query may be longer than
 // a URL can be.
 func (c *Client) newRequest(ctx context.Context, endpoint string, params url.Values, timeout time.Duration) (*http.Request, error) {
-	target := c.base.JoinPath("api/v1", endpoint)
 	if endpoint != queryEndpoint {
-		target.RawQuery = params.Encode()
-		return http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+		return c.server.newRequest(ctx, http.MethodGet, endpoint, params)
 	}
 	params.Set("timeout", strconv.FormatFloat(timeout.Seconds(), 'f', -1, 64))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), strings.NewReader(params.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.target(endpoint).String(), strings.NewReader(params.Encode()))
 	if err == nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	return req, err
-}
-
-// unreached says why there is no answer. A server that answered before may be
-// restarting.
-func (c *Client) unreached(ctx context.Context, where string, err error, timeout time.Duration) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if inner, ok := errors.AsType[*url.Error](err); ok {
-		err = inner.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &failure{error: fmt.Errorf("%s: no answer within %s (--query-timeout)", where, timeout+grace)}
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		err = fmt.Errorf("%w (name who signed it in --prometheus.http-config.file)", err)
-	}
-	return &failure{error: fmt.Errorf("%s: %w", where, err), again: c.answered, wait: time.Second}
 }
 
 // judge decodes an answer, or says what it is instead of one.
@@ -129,11 +106,14 @@ func judge(where string, res *http.Response, text []byte, into envelope) error {
 	switch {
 	case status == "success" && err == nil && res.StatusCode/100 == 2:
 		return nil
+	case status == "error" && strings.Contains(problem, "--"): // It names the way out itself.
+		err = fmt.Errorf("%s: %s: %s", where, res.Status, problem)
 	case status == "error":
 		err = fmt.Errorf("%s: %s: %s%s", where, res.Status, problem, wayIn(res.StatusCode))
 	default:
 		err = fmt.Errorf("%s: %s%s", where, res.Status, insteadOf(res, text, err))
 	}
+	err = &StatusError{err, res.StatusCode}
 	if wait, again := putOff(res, status == "error"); again || res.StatusCode >= http.StatusInternalServerError {
 		return &failure{error: err, again: again, wait: wait}
 	}
@@ -157,6 +137,15 @@ func putOff(res *http.Response, ownWords bool) (wait time.Duration, again bool) 
 	return wait, again
 }
 
+// StatusError is the error of a server that answered.
+type StatusError struct {
+	error
+
+	Code int
+}
+
+func (e *StatusError) Unwrap() error { return e.error }
+
 // wayIn is what to do about a server that lets nobody in.
 func wayIn(code int) string {
 	if code == http.StatusUnauthorized || code == http.StatusForbidden {
@@ -178,6 +167,8 @@ func insteadOf(res *http.Response, text []byte, err error) string {
 		return ", and a web page is not an answer of Prometheus's API: " + root
 	case res.StatusCode == http.StatusNotFound:
 		return ", and no answer of Prometheus's API: " + root
+	case strings.Contains(start, "HTTP request to an HTTPS server"):
+		return ": it speaks TLS: use https://"
 	case res.StatusCode/100 != 2 && start != "":
 		first, _, _ := strings.Cut(start, "\n")
 		return fmt.Sprintf(", and no answer of Prometheus's API: %q", first)

@@ -61,9 +61,10 @@ const (
 
 // Client asks one server. It is not safe for concurrent use.
 type Client struct {
-	base   *url.URL
-	http   *http.Client
+	server *Server
 	budget Budget
+	// Asked, if it is set, is called with the number of requests before each.
+	Asked func(requests int)
 
 	requests int
 	failures int // in a row
@@ -74,38 +75,20 @@ type Client struct {
 	next     time.Time // the end of the pause
 }
 
-// New returns a client of the API at a URL, which is without /api/v1. It follows no
-// redirects: credentials go nowhere else.
+// New returns a client of the API at a URL, as NewServer does.
 func New(text string, transport http.RoundTripper, b Budget) (*Client, error) {
-	base, err := parseURL(text)
+	server, err := NewServer(text, transport)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{base: base, budget: b, http: &http.Client{Transport: transport, CheckRedirect: stay}}, nil
-}
-
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		// The error would show a password.
-		return nil, errors.New("the URL of the server must be one such as http://127.0.0.1:9090")
-	}
-	u.Path = strings.TrimSuffix(u.Path, "/")
-	switch {
-	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return nil, fmt.Errorf("the URL %s must end with its path: remove what follows", u.Redacted())
-	case strings.HasSuffix(u.Path, "/api/v1"):
-		return nil, fmt.Errorf("the URL %s must not include /api/v1: it is added", u.Redacted())
-	}
-	return u, nil
+	return &Client{server: server, budget: b}, nil
 }
 
 // String is the URL without a password.
-func (c *Client) String() string { return c.base.Redacted() }
+func (c *Client) String() string { return c.server.String() }
 
 // Budget returns what the client was made with.
 func (c *Client) Budget() Budget { return c.budget }
@@ -118,7 +101,7 @@ func (c *Client) Requests() int { return c.requests }
 func (c *Client) Warnings() []string { return c.warnings }
 
 // Close closes the connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.server.Close() }
 
 // get asks an endpoint of the API. truncated says that the server left something
 // out.
@@ -187,6 +170,9 @@ func (c *Client) admit(ctx context.Context) error {
 	case <-pause.C:
 	}
 	c.requests++
+	if c.Asked != nil {
+		c.Asked(c.requests)
+	}
 	return nil
 }
 

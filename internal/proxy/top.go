@@ -4,9 +4,7 @@
 package proxy
 
 import (
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +56,7 @@ func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{code: http.StatusNotFound, typ: typeNotFound, err: canonical.Advise("Set --top-queries.size", "it is 0, which switches top queries off")})
 		return
 	}
-	report, err := p.readTop(r)
+	report, err := p.top.Asked(time.Now(), r.FormValue)
 	if err != nil {
 		writeError(w, &apiError{code: http.StatusBadRequest, typ: typeBadData, err: err})
 		return
@@ -69,23 +67,4 @@ func (p *Proxy) HandleTop(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeData(w, report)
-}
-
-func (p *Proxy) readTop(r *http.Request) (*topqueries.Report, error) {
-	window, by, limit := "5m", topqueries.ByTime, 20
-	var err error
-	if text := r.FormValue("window"); text != "" {
-		window = text
-	}
-	if text := r.FormValue("by"); text != "" {
-		if by, err = topqueries.ParseOrder(text); err != nil {
-			return nil, err
-		}
-	}
-	if text := r.FormValue("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > topqueries.MaxSize {
-			return nil, fmt.Errorf("limit %q: use 1 to %d", canonical.Shorten(text), topqueries.MaxSize)
-		}
-	}
-	return p.top.Top(time.Now(), window, by, limit)
 }

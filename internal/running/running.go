@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Query is a request that runs.
+// Query is a request that runs, and its JSON.
 type Query struct {
 	ID          string    `json:"id"`
 	Begun       time.Time `json:"begun"`
@@ -27,7 +27,14 @@ type Query struct {
 	Dashboard   string    `json:"dashboard,omitempty"`
 	Panel       string    `json:"panel,omitempty"`
 	Alert       string    `json:"alert,omitempty"` // rule of Grafana's
-	Bytes       int64     `json:"bytes"`           // that it is expected to take of the server
+	// Client is the address that asks, and its program, as a patched Prometheus sees it.
+	Client    string `json:"client,omitempty"`
+	UserAgent string `json:"userAgent,omitempty"`
+	// Bytes are those that it is expected to take of the server, or that it holds there,
+	// Allowed what it may hold and Series what it has selected, if the server tells.
+	Bytes   int64 `json:"bytes"`
+	Allowed int64 `json:"allowed,omitempty"`
+	Series  int64 `json:"series,omitempty"`
 }
 
 // filters are what can be asked for, and where a Query has it.
@@ -105,7 +112,7 @@ func (l *List) Find(wanted func(filter string) string, end bool) ([]Query, error
 	for _, e := range l.sorted() {
 		q := e.Running()
 		q.ID, q.Begun = strconv.FormatUint(e.id, 10), e.begun
-		if !q.is(wanted) {
+		if !q.Is(wanted) {
 			continue
 		}
 		if end {
@@ -123,7 +130,8 @@ func (l *List) sorted() []entry {
 	return slices.SortedFunc(maps.Values(l.list), func(a, b entry) int { return cmp.Compare(a.id, b.id) })
 }
 
-func (q *Query) is(wanted func(string) string) bool {
+// Is reports whether it has what wanted returns for the names of filters.
+func (q *Query) Is(wanted func(filter string) string) bool {
 	for _, f := range filters {
 		if value := wanted(f.name); value != "" && value != f.of(q) {
 			return false

@@ -15,10 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Outputs returns the forms of a plan.
-func Outputs() []string { return []string{"text", "json", "patch"} }
-
-// Write writes the plan in one of the forms.
+// Write writes the plan as text, json, or patch for kustomize.
 func (p *Plan) Write(w io.Writer, output string) error {
 	switch output {
 	case "json":

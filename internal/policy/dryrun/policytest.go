@@ -19,23 +19,29 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// Report counts what a policy does with the requests of a log.
+// Report, and its JSON, counts what a policy does with the requests of a log.
 type Report struct {
-	Log querylog.Stats
+	Log querylog.Stats `json:"log"`
 	// Skipped are entries that cannot be judged: without the whole text of their
 	// queries, or of an endpoint that is not open.
-	Skipped int
+	Skipped int `json:"skipped"`
 	// Malformed are those that no server answers, whatever the policy.
-	Malformed int
+	Malformed int `json:"malformed"`
 	// Judged are all others: Refused of them would be refused, Before of those
 	// were so already for what they ask, not with 429 or 503 for when, Warned would get a warning.
-	Judged, Refused, Before, Warned int
+	Judged  int `json:"judged"`
+	Refused int `json:"refused"`
+	Before  int `json:"before"`
+	Warned  int `json:"warned"`
 	// Limits counts requests by the limit that they exceed and its mode.
-	Limits map[string]map[querylimit.Mode]int
+	Limits map[string]map[querylimit.Mode]int `json:"limits"`
 	// Who counts refused requests by who asked.
-	Dashboards, Alerts, Tenants, Clients map[string]int
+	Dashboards map[string]int `json:"dashboards"`
+	Alerts     map[string]int `json:"alerts"`
+	Tenants    map[string]int `json:"tenants"`
+	Clients    map[string]int `json:"clients"`
 	// Examples is the first refusal of each limit.
-	Examples map[string]string
+	Examples map[string]string `json:"examples"`
 }
 
 // Run judges every request of a log as of the time when it came.

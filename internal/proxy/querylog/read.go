@@ -47,11 +47,11 @@ type upstreamEntry struct {
 // Stats counts the lines of a log.
 type Stats struct {
 	// Entries were passed on.
-	Entries int
+	Entries int `json:"entries"`
 	// Rules are evaluations of rules by Prometheus itself, which no proxy sees.
-	Rules int
+	Rules int `json:"rules"`
 	// Broken lines are no entry of a query log, or too long for one.
-	Broken int
+	Broken int `json:"broken"`
 }
 
 // Read calls do for each request of a log of promguard or of Prometheus. A line

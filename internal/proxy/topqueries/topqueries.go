@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +73,7 @@ func ParseOrder(s string) (Order, error) {
 	if i := slices.Index(orderNames[:], s); i >= 0 {
 		return Order(i), nil
 	}
-	return 0, fmt.Errorf("unknown order %q: use %s", s, strings.Join(orderNames[:], " or "))
+	return 0, fmt.Errorf("unknown order %.100q: use %s", s, strings.Join(orderNames[:], " or "))
 }
 
 func (o Order) of(c *Cost) float64 {
@@ -187,7 +188,22 @@ func (t *Tracker) Top(now time.Time, window string, by Order, most int) (*Report
 			return t.top(i, now, by, most), nil
 		}
 	}
-	return nil, fmt.Errorf("unknown window %q: use 5m or 1h", window)
+	return nil, fmt.Errorf("unknown window %.100q: use 5m or 1h", window)
+}
+
+// Asked returns the queries that cost most, by the values of the parameters window (5m or
+// 1h), by (time or bytes) and limit (20).
+func (t *Tracker) Asked(now time.Time, param func(name string) string) (*Report, error) {
+	by, err := ParseOrder(cmp.Or(param("by"), orderNames[ByTime]))
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(param("limit"), "20")
+	most, err := strconv.Atoi(limit)
+	if err != nil || most < 1 || most > MaxSize {
+		return nil, fmt.Errorf("limit %.100q: use 1 to %d", limit, MaxSize)
+	}
+	return t.Top(now, cmp.Or(param("window"), windows[0].name), by, most)
 }
 
 func (t *Tracker) top(window int, now time.Time, by Order, most int) *Report {

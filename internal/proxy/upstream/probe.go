@@ -30,11 +30,15 @@ const (
 	ProbeRequire ProbeMode = "require"
 )
 
+// ProbeModes returns the names of the modes.
+func ProbeModes() []string {
+	return []string{string(ProbeRequire), string(ProbeWarn), string(ProbeOff)}
+}
+
 // ParseProbeMode returns the mode of that name.
 func ParseProbeMode(s string) (ProbeMode, error) {
-	modes := []ProbeMode{ProbeRequire, ProbeWarn, ProbeOff}
-	if !slices.Contains(modes, ProbeMode(s)) {
-		return "", fmt.Errorf("unknown mode %q: use one of %s, %s, %s", s, modes[0], modes[1], modes[2])
+	if !slices.Contains(ProbeModes(), s) {
+		return "", fmt.Errorf("unknown mode %q: use one of %s", s, strings.Join(ProbeModes(), ", "))
 	}
 	return ProbeMode(s), nil
 }

@@ -86,6 +86,9 @@ type Result struct {
 // Checker checks expressions against the rules of a profile. It is not safe for
 // concurrent use.
 type Checker struct {
+	// Progress, if it is set, is told how many of the rules have been checked.
+	Progress func(done, of int)
+
 	rules []*rule
 	// layouts are the finite bounds of histograms, by name without _bucket.
 	layouts   map[string][][]float64
@@ -157,7 +160,10 @@ func (c *Checker) Check(exprs []source.Expression) []Result {
 	for i, e := range exprs {
 		results[i] = Result{Expression: e, Verdict: Invisible}
 	}
-	for _, r := range c.rules {
+	for n, r := range c.rules {
+		if c.Progress != nil {
+			c.Progress(n, len(c.rules))
+		}
 		w := c.walk(r, exprs)
 		for i, e := range exprs {
 			f, ok := w.finding(e)

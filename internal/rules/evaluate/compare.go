@@ -59,6 +59,9 @@ func (d *Data) Compare(results []check.Result) []Measured {
 		})
 	}
 	for i := range results {
+		if d.Progress != nil {
+			d.Progress(i, len(results))
+		}
 		next <- i
 	}
 	close(next)

@@ -21,6 +21,9 @@ import (
 
 // Data is the same scrape with and without the series that a profile drops.
 type Data struct {
+	// Progress, if it is set, is told how many of the expressions are compared.
+	Progress func(done, of int)
+
 	full, thinned *head
 	engine        *promql.Engine
 

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/common/route"
 	"github.com/stretchr/testify/require"
 
+	"github.com/prometheus/prometheus/internal/proxy/topqueries"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/util/httputil"
 )
@@ -565,6 +566,17 @@ func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	got := <-answers
 	require.Equal(t, http.StatusServiceUnavailable, got.code)
 	require.Contains(t, got.body, "an operator stopped this request")
+
+	var top struct{ Data topqueries.Report }
+	require.Eventually(t, func() bool {
+		_, body := get(t, s.URL+"/status/guard/top?by=bytes&limit=1")
+		return json.Unmarshal([]byte(body), &top) == nil && len(top.Data.Queries) == 1
+	}, time.Minute, 10*time.Millisecond, "it is counted when it has ended")
+	require.Equal(t, topqueries.Key{Endpoint: "/api/v1/query", Dashboard: "abc"}, top.Data.Queries[0].Key)
+	require.Equal(t, 1, top.Data.Queries[0].Failed)
+	code, body = get(t, s.URL+"/status/guard/top?window=1d")
+	require.Equal(t, http.StatusBadRequest, code)
+	require.Contains(t, body, `unknown window \"1d\": use 5m or 1h`)
 
 	h.opts.EnableStop = false
 	code, body = del("1")

@@ -18,14 +18,16 @@ import (
 )
 
 const (
-	// statusRoute is where the state of the server is told, below /api/v1, and
-	// statusRoute/queries where reads are listed and stopped.
+	// statusRoute is where the state of the server is told, below /api/v1,
+	// statusRoute/queries where reads are listed and stopped, and statusRoute/top which
+	// of them cost most.
 	statusRoute = "/status/guard"
 	// stopWait is how long an answer waits for a stopped read to end.
 	stopWait = time.Second
 )
 
-// Register adds the endpoints that tell the state, list the reads and stop one.
+// Register adds the endpoints that tell the state, list the reads and stop one, and tell
+// which cost most.
 func (h *Handlers) Register(r *route.Router) {
 	if h == nil {
 		return
@@ -33,6 +35,7 @@ func (h *Handlers) Register(r *route.Router) {
 	r.Get(statusRoute, h.status)
 	r.Get(statusRoute+"/queries", h.list)
 	r.Del(statusRoute+"/queries/:id", h.stop)
+	r.Get(statusRoute+"/top", h.top)
 }
 
 // guardStatus is how much memory the server has, and who takes more.
@@ -49,6 +52,19 @@ func (h *Handlers) status(w http.ResponseWriter, r *http.Request) {
 func (h *Handlers) list(w http.ResponseWriter, r *http.Request) {
 	h.setCORS(w, r)
 	respond(w, http.StatusOK, envelope{Status: "success", Data: h.table.List()})
+}
+
+func (h *Handlers) top(w http.ResponseWriter, r *http.Request) {
+	h.setCORS(w, r)
+	report, err := h.seen.top.Asked(time.Now(), r.FormValue)
+	if err != nil {
+		respond(w, http.StatusBadRequest, envelope{Status: "error", ErrorType: "bad_data", Error: err.Error()})
+		return
+	}
+	for i := range report.Queries {
+		report.Queries[i].Fingerprint = "" // It only tells texts apart, and is no fingerprint of a policy.
+	}
+	respond(w, http.StatusOK, envelope{Status: "success", Data: report})
 }
 
 // stoppedByOperator is what the client is told.
