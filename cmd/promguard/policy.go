@@ -223,6 +223,7 @@ func testLog(rules *querylimit.Ruleset, path string, stderr io.Writer) (*dryrun.
 	}
 	progress := cli.NewProgress(stderr)
 	defer progress.End()
+	progress.Step("replaying %s", path)
 	report, err := dryrun.Run(rules, readLog(log, progress))
 	if err == nil && report.Judged == 0 { // A wrong file must not read as "nobody would be refused".
 		err = errors.New("no request of it was judged: give the query log of promguard (query_log.file) or of Prometheus (global.query_log_file)")
@@ -230,9 +231,8 @@ func testLog(rules *querylimit.Ruleset, path string, stderr io.Writer) (*dryrun.
 	return report, err
 }
 
-// readLog says how much of a log is read.
+// readLog counts what is read of a log.
 func readLog(log *os.File, progress *cli.Progress) io.Reader {
-	progress.Step("reading %s", log.Name())
 	info, err := log.Stat()
 	if err != nil {
 		return log

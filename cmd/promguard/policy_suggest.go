@@ -22,6 +22,7 @@ type suggestFlags struct {
 	policy, period string
 	logs           []string
 	opts           suggest.Options
+	output         *string
 	stdout, stderr io.Writer
 }
 
@@ -33,6 +34,7 @@ func suggestCommand(policy *kingpin.CmdClause, stdout, stderr io.Writer) subcomm
 	c.Flag("margin", "Draw each limit at this multiple of the 99th percentile that was seen; a limit that refuses at once, of the largest value.").Default("1.5").Float64Var(&f.opts.Margin)
 	c.Flag("min-requests", "How many requests a limit must rest on.").Default("1000").IntVar(&f.opts.MinRequests)
 	c.Flag("min-period", "Least time with requests that the log must cover, counted in hours.").Default("1d").StringVar(&f.period)
+	f.output = cli.Output(c)
 	return subcommand{c, f.run}
 }
 
@@ -57,6 +59,9 @@ func (f *suggestFlags) run() error {
 	if err != nil {
 		return err
 	}
+	if *f.output == cli.JSON {
+		return cli.WriteJSON(f.stdout, suggestion{evidence, s.Lines, string(s.Fragment)})
+	}
 	evidence.WriteEvidence(f.stderr)
 	fmt.Fprintln(f.stderr)
 	s.WriteLines(f.stderr)
@@ -69,6 +74,13 @@ func (f *suggestFlags) run() error {
 	}
 	fmt.Fprintln(f.stderr, "\nPaste it, and let promguard policy test say whom it would refuse.")
 	return nil
+}
+
+// suggestion is the JSON of what is suggested.
+type suggestion struct {
+	Evidence *suggest.Evidence `json:"evidence"`
+	Limits   []suggest.Line    `json:"limits"`
+	Policy   string            `json:"policy"` // YAML of those to change; empty: none
 }
 
 // read returns the text of the policy as it is, which is empty without a file.
@@ -84,6 +96,9 @@ func (f *suggestFlags) read() ([]byte, error) {
 
 // gather reads all logs as one.
 func (f *suggestFlags) gather() (*suggest.Evidence, error) {
+	progress := cli.NewProgress(f.stderr)
+	defer progress.End()
+	progress.Step("reading logs")
 	var all []io.Reader
 	for _, path := range f.logs {
 		file, err := os.Open(path)
@@ -91,7 +106,7 @@ func (f *suggestFlags) gather() (*suggest.Evidence, error) {
 			return nil, err
 		}
 		defer file.Close()
-		all = append(all, file, strings.NewReader("\n")) // The last line may have no end.
+		all = append(all, readLog(file, progress), strings.NewReader("\n")) // The last line may have no end.
 	}
 	return suggest.Gather(io.MultiReader(all...))
 }

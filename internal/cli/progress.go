@@ -79,9 +79,11 @@ func (p *Progress) Set(done, of int64) {
 // Count is Set for counts of things.
 func (p *Progress) Count(done, of int) { p.Set(int64(done), int64(of)) }
 
-// Reader counts what is read as done, in bytes.
-func (p *Progress) Reader(r io.Reader, of int64) io.Reader {
-	p.Set(0, of)
+// Reader counts what is read as done, in bytes, of so many more.
+func (p *Progress) Reader(r io.Reader, more int64) io.Reader {
+	p.mu.Lock()
+	p.of += more
+	p.mu.Unlock()
 	return &countedReader{r, p}
 }
 
@@ -140,7 +142,7 @@ func (p *Progress) line() string {
 	took := time.Since(p.stepBegan)
 	text := p.step
 	switch {
-	case p.of > 0:
+	case p.of >= max(p.done, 1):
 		text += fmt.Sprintf(", %d %%", 100*p.done/p.of)
 	case p.done > 0:
 		text += fmt.Sprintf(", %d done", p.done)

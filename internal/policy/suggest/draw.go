@@ -17,13 +17,17 @@ const percentile = 0.99
 // Line is what is said about one limit.
 type Line struct {
 	// Tenant is empty for everybody.
-	Tenant, Limit string
+	Tenant string `json:"tenant,omitempty"`
+	Limit  string `json:"limit"`
 	// Requests had any of it. P99 and Most are of those.
-	Requests  int
-	P99, Most string
+	Requests int    `json:"requests"`
+	P99      string `json:"p99"`
+	Most     string `json:"most"`
 	// Now and Then are the value with its mode; Then is empty if it stays, and Why
 	// says for what reason.
-	Now, Then, Why string
+	Now  string `json:"now"`
+	Then string `json:"suggested,omitempty"`
+	Why  string `json:"stays_because,omitempty"`
 
 	target *target
 	amount float64 // that is to be allowed

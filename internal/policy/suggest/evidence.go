@@ -14,12 +14,14 @@ import (
 
 // Evidence is what a log says about the requests that were answered.
 type Evidence struct {
-	Log querylog.Stats
+	Log querylog.Stats `json:"log"`
 	// Requests were answered; LeftOut were not, or cannot be judged: without a time
 	// or the whole text of their queries, malformed, or of an endpoint that is not
 	// open.
-	Requests, LeftOut int
-	First, Last       time.Time
+	Requests int       `json:"requests"`
+	LeftOut  int       `json:"left_out"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
 
 	all     seen
 	tenants map[string]*seen
