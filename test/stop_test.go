@@ -35,20 +35,20 @@ func TestAQueryThatIsStoppedEndsAtStockPrometheus(t *testing.T) {
 		text, err := io.ReadAll(res.Body)
 		answers <- answer{res.StatusCode, res.Header, fmt.Sprint(string(text), err)}
 	}()
-	list := func(more ...string) []string {
-		out, _ := run(t, append([]string{"queries", "--web.telemetry-address=" + strings.TrimPrefix(g.telemetry, "http://")}, more...)...)
+	list := func(command string, more ...string) []string {
+		out, _ := run(t, append([]string{command, "--web.telemetry-address=" + strings.TrimPrefix(g.telemetry, "http://")}, more...)...)
 		return strings.Split(strings.TrimSpace(out), "\n")[1:]
 	}
 	begun := s.cpu(t)
 	require.Eventually(t, func() bool { return s.cpu(t)-begun > 500*time.Millisecond }, time.Minute, 10*time.Millisecond)
-	running := list()
+	running := list("queries")
 	require.Len(t, running, 1)
 	require.Contains(t, running[0], "quantile_over_time")
-	require.Len(t, list("--id="+strings.Fields(running[0])[0], "--stop"), 1)
+	require.Len(t, list("kill", strings.Fields(running[0])[0]), 1)
 	a := <-answers
 	require.Equal(t, http.StatusServiceUnavailable, a.code, a.body)
 	require.Contains(t, a.body, "an operator stopped this query")
-	require.Empty(t, list())
+	require.Empty(t, list("queries"))
 
 	stopped := s.cpu(t)
 	time.Sleep(3 * time.Second)

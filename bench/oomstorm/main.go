@@ -73,6 +73,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return nil
 	})
 
+	output := cli.Output(run)
+
 	var so storm.SearchOptions
 	search := app.Command("search", "Measure the hostile families one request at a time, and search for requests that take more.")
 	flags(&so.Options, search)
@@ -99,6 +101,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return cli.Misuse(errors.New("servers are measured through Linux's /proc; this system has none"))
 	}
 	if command == run.FullCommand() {
+		o.Output = *output
 		return storm.Run(ctx, o, stdout, stderr)
 	}
 	return storm.Search(ctx, so, stdout, stderr)

@@ -15,12 +15,14 @@ import (
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/replays"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd := app.Command("floor", "Measure how fast the bytes of a log can merely be read here, taken apart into records, decompressed and decoded, by one thread.")
 	path := cmd.Flag("wal", "Data directory or wal directory.").Required().PlaceHolder("DIR").String()
 	count := cmd.Flag("count", "Passes per stage.").Default("3").Int()
+	output := cli.Output(cmd)
 	cmd.Action(func(*kingpin.ParseContext) error {
 		if *count < 1 {
 			return fmt.Errorf("--count must be 1 or more, got %d", *count)
@@ -35,7 +37,7 @@ func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {
 		if _, err := replays.Count(ctx, dir, stderr); err != nil {
 			return err
 		}
-		return measureFloor(ctx, dir, *count, stdout)
+		return measureFloor(ctx, dir, *count, newResults(stdout, *output))
 	}
 }
 
@@ -45,12 +47,11 @@ var stages = []struct {
 	decode bool
 }{{"read", false}, {"decode", true}}
 
-func measureFloor(ctx context.Context, dir *datadir.Dir, count int, stdout io.Writer) error {
+func measureFloor(ctx context.Context, dir *datadir.Dir, count int, r *results) error {
 	segments, err := dir.Segments()
 	if err != nil {
 		return err
 	}
-	r := newResults(stdout)
 	for range count {
 		for _, stage := range stages {
 			before, err := proc.CPUTime(os.Getpid())

@@ -13,20 +13,21 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/promguard/promguard/bench/internal/benchout"
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 )
 
-// results writes Go's benchmark format as measurements are made, for benchstat.
+// results writes measurements as they are made.
 type results struct {
-	w      *benchfmt.Writer
+	w      benchout.Writer
 	config []benchfmt.Config
 }
 
 // newResults begins with what the measurements are made on.
-func newResults(w io.Writer) *results {
-	r := &results{w: benchfmt.NewWriter(w)}
+func newResults(w io.Writer, output string) *results {
+	r := &results{w: benchout.New(w, output)}
 	r.set("goos", runtime.GOOS)
 	r.set("goarch", runtime.GOARCH)
 	r.set("cpu", cpuModel())

@@ -13,12 +13,13 @@ import (
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func TestResultsHaveALinePerReplayAndWhatItWasMadeOn(t *testing.T) {
 	t.Setenv("GOGC", "50")
 	var out bytes.Buffer
-	r := newResults(&out)
+	r := newResults(&out, cli.Text)
 	b := binary.Binary{Name: "patched", Version: "prometheus, version 3.16.0+promguard.1", Args: []string{"--a=<b>", "--c"}}
 	c := datadir.Contents{Segments: 3, Series: 1000, Samples: 5_000_000}
 	require.NoError(t, r.log([]binary.Binary{b}, &datadir.Dir{WALBytes: 10 << 20}, c))

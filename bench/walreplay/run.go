@@ -22,6 +22,7 @@ import (
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 	"github.com/promguard/promguard/bench/walreplay/replays"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // runConfig are the flags of the command run.
@@ -32,6 +33,7 @@ type runConfig struct {
 	Count      int
 	TmpDir     string
 	Timeout    time.Duration
+	output     *string
 }
 
 func addRun(app *kingpin.Application) (*kingpin.CmdClause, command) {
@@ -43,6 +45,7 @@ func addRun(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("count", "Replays per binary and value of GOMAXPROCS. benchstat wants 6 or more to tell a difference from noise.").Default("5").IntVar(&c.Count)
 	cmd.Flag("tmp-dir", "Where the copies go, one at a time. Use a disk like that of the server.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.TmpDir)
 	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.Timeout)
+	c.output = cli.Output(cmd)
 	cmd.Action(func(*kingpin.ParseContext) error { return c.parse(*binaries, *procs) })
 	return cmd, func(ctx context.Context, stdout, stderr io.Writer) error { return runReplays(ctx, *c, stdout, stderr) }
 }
@@ -105,7 +108,7 @@ func runReplays(ctx context.Context, c runConfig, stdout, stderr io.Writer) (err
 		if err != nil {
 			return err
 		}
-		r := newResults(stdout)
+		r := newResults(stdout, *c.output)
 		if err := r.log(c.Binaries, dir, contents); err != nil {
 			return err
 		}

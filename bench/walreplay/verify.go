@@ -20,6 +20,7 @@ import (
 	"github.com/promguard/promguard/bench/walreplay/internal/replay"
 	"github.com/promguard/promguard/bench/walreplay/internal/verify"
 	"github.com/promguard/promguard/bench/walreplay/replays"
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // verifyConfig are the flags of the command verify.
@@ -29,6 +30,7 @@ type verifyConfig struct {
 	gomaxprocs int
 	tmpDir     string
 	timeout    time.Duration
+	output     *string
 }
 
 func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
@@ -39,6 +41,7 @@ func addVerify(app *kingpin.Application) (*kingpin.CmdClause, command) {
 	cmd.Flag("gomaxprocs", "The environment variable GOMAXPROCS of both.").Default(strconv.Itoa(runtime.NumCPU())).PlaceHolder("N").IntVar(&c.gomaxprocs)
 	cmd.Flag("tmp-dir", "Where the two copies go.").Default(os.TempDir()).PlaceHolder("DIR").StringVar(&c.tmpDir)
 	cmd.Flag("timeout", "Longest time for one replay; 0 means no limit.").Default("1h").DurationVar(&c.timeout)
+	c.output = cli.Output(cmd)
 	cmd.Action(func(*kingpin.ParseContext) (err error) {
 		if c.binaries, err = binary.ParseAll(*binaries); err != nil {
 			return err
@@ -98,6 +101,9 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 			}
 		}
 		return err
+	}
+	if *c.output == cli.JSON {
+		return cli.WriteJSON(stdout, sum)
 	}
 	printSummary(stdout, c.binaries, sum)
 	return nil

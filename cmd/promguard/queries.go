@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -27,10 +28,11 @@ type queriesFlags struct {
 	output  *string
 }
 
-func (f *queriesFlags) declare(c *kingpin.CmdClause) {
+// declare declares flags that say where, which by some of running.Filters, and how.
+func (f *queriesFlags) declare(c *kingpin.CmdClause, filters ...string) {
 	f.placeFlags.declare(c)
 	f.filters = map[string]*string{}
-	for _, name := range running.Filters() {
+	for _, name := range filters {
 		f.filters[name] = c.Flag(name, "Only those with this "+name+".").String()
 	}
 	f.output = cli.Output(c)
@@ -50,7 +52,7 @@ func queriesCommand(app *kingpin.Application, stdout, stderr io.Writer) subcomma
 	c := app.Command("queries", "List the queries that run, those that hold or will take most memory first, and who asked.")
 	var f queriesFlags
 	var w watchFlags
-	f.declare(c)
+	f.declare(c, running.Filters()...)
 	w.declare(c)
 	return subcommand{c, func() error {
 		return w.show(stdout, stderr, *f.output, func(out io.Writer) error {
@@ -68,7 +70,7 @@ func queriesCommand(app *kingpin.Application, stdout, stderr io.Writer) subcomma
 func killCommand(app *kingpin.Application, stdout io.Writer) subcommand {
 	c := app.Command("kill", "End queries that run, and list those that were ended. A patched Prometheus needs --web.enable-lifecycle.")
 	var f queriesFlags
-	f.declare(c)
+	f.declare(c, slices.DeleteFunc(running.Filters(), func(name string) bool { return name == "id" })...) // They are arguments.
 	ids := c.Arg("ids", "Those with these ids, as promguard queries lists them.").Strings()
 	return subcommand{c, func() error {
 		if len(*ids) == 0 && len(f.chosen()) == 0 {

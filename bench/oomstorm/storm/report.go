@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/promguard/promguard/bench/internal/benchout"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/internal/cli"
@@ -24,9 +25,8 @@ import (
 // lastLines of a log are shown of a server that has ended.
 const lastLines = 3
 
-// writeBench writes all figures in Go's benchmark format.
-func writeBench(out io.Writer, s *scenario.Scenario, results []result) error {
-	w := benchfmt.NewWriter(out)
+// writeFigures writes all figures.
+func writeFigures(w benchout.Writer, s *scenario.Scenario, results []result) error {
 	var config []benchfmt.Config
 	set := func(key, value string) {
 		config = append(config, benchfmt.Config{Key: key, Value: []byte(value), File: true})

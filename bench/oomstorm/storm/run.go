@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/promguard/promguard/bench/internal/benchout"
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
 	"github.com/promguard/promguard/bench/oomstorm/internal/family"
@@ -71,6 +72,8 @@ type RunOptions struct {
 	Scenario string
 	// Expressions is a file with what dashboards ask; empty: the shipped list.
 	Expressions string
+	// Output is a format of cli.Output.
+	Output string
 	// Proxy is the command and the arguments of a promguard; empty: none.
 	Proxy []string
 }
@@ -110,7 +113,7 @@ func Run(ctx context.Context, o RunOptions, stdout, stderr io.Writer) error {
 	}
 	results, err := runBinaries(ctx, o, s, expressions, stderr)
 	if err == nil {
-		err = writeBench(stdout, s, results)
+		err = writeFigures(benchout.New(stdout, o.Output), s, results)
 	}
 	if err != nil {
 		return cli.Misuse(err)

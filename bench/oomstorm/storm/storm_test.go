@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/promguard/promguard/bench/internal/benchout"
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -114,7 +115,7 @@ func TestTableShowsBinariesSideBySideAndHowOneEnded(t *testing.T) {
 
 func TestBenchmarkFormatReadsBack(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, writeBench(&out, read(t, " []\n"), two()))
+	require.NoError(t, writeFigures(benchout.New(&out, cli.Text), read(t, " []\n"), two()))
 	require.Equal(t, map[string]float64{
 		"Oomstorm/phase=storm/binary=upstream": 0, "Oomstorm/phase=storm/binary=patched": 1, "Oomstorm/phase=after/binary=patched": 1,
 	}, figure(t, &out, "alive"))

@@ -31,18 +31,18 @@ type Head struct {
 
 // Summary is what two heads have in common.
 type Summary struct {
-	Series      int // with samples
-	Samples     int // floats and histograms
-	Histograms  int
-	Exemplars   int
-	LabelNames  int
-	LabelValues int // of all names
+	Series      int `json:"series"`  // with samples
+	Samples     int `json:"samples"` // floats and histograms
+	Histograms  int `json:"histograms"`
+	Exemplars   int `json:"exemplars"`
+	LabelNames  int `json:"label_names"`
+	LabelValues int `json:"label_values"` // of all names
 	// Fingerprint is a hash of all series and samples, which does not depend on
 	// how they lie in chunks.
-	Fingerprint string
+	Fingerprint string `json:"fingerprint"`
 	// Chunks are the heads' numbers of chunks. They may differ: no query sees
 	// them.
-	Chunks [2]int64
+	Chunks [2]int64 `json:"chunks"`
 
 	maxTime int64
 }
