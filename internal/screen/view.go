@@ -19,8 +19,9 @@ import (
 
 const (
 	pageFile = "page.html"
-	// maxRows is how many requests are shown at once. The others are found by name.
-	maxRows = 100
+	// maxRows is how many requests are shown at once, more than a screen has room for; each
+	// makes the first paint later. The others are found by name.
+	maxRows = 30
 )
 
 // view is a State as somebody looks at it.
@@ -97,6 +98,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"count":   count,
 	"percent": func(part, of any) string { return fmt.Sprintf("%.0f%%", 100*min(1, share(part, of))) },
 	"seconds": seconds,
+	"short":   func(endpoint string) string { return strings.TrimPrefix(endpoint, "/api/v1/") },
 	"size":    size,
 	"who":     who,
 	"windows": func() map[string]string { return windows },

@@ -195,6 +195,7 @@ func TestEveryViewIsReadableAndQuiet(t *testing.T) {
 			if look.width > 900 {
 				require.LessOrEqual(t, value[int64](b, `document.documentElement.scrollHeight`), look.height, "a laptop shows all without scrolling")
 			}
+			require.True(t, value[bool](b, `(e => { const at = e.getBoundingClientRect(); return document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2) === e; })(document.querySelector(".stop button"))`), "who holds most is stopped without scrolling")
 			for _, id := range []string{"costs0", "costs1"} {
 				b.do(chromedp.Evaluate(`document.getElementById("`+id+`").click()`, nil))
 				b.do(chromedp.Evaluate(string(axe)+";0", nil))
