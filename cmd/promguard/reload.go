@@ -77,7 +77,7 @@ func (r *reloader) load() (proxy.Policy, error) {
 	r.successTime.SetToCurrentTime()
 	r.hash.Set(c.HashNumber())
 	r.logger.Debug("Policy loaded", "file", r.path, "sha256", c.HashText())
-	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Open: c.Open, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact, Hash: c.HashText()[:12]}, nil
+	return proxy.Policy{Rules: c.Rules, Identity: c.Identity, Admission: c.Admission, Collapse: c.Collapse, Open: c.Open, PageUsers: c.PageUsers, Log: log, Tracer: tracer, Redact: c.QueryLog.Redact, Hash: c.HashText()[:12]}, nil
 }
 
 // lost counts an entry of the query log that could not be written, and says why once a

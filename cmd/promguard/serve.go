@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,7 +68,7 @@ func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcomma
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
 	c.Flag("web.external-url", "URL under which clients reach promguard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
-	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus.").PlaceHolder("<path>").StringVar(&f.routePrefix)
+	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus; /guard, too, for whom page.users of the policy names.").PlaceHolder("<path>").StringVar(&f.routePrefix)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
 	c.Flag("top-queries.size", topQueriesHelp).Default("100").IntVar(&f.topQueries)
 	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
@@ -261,6 +262,9 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 // apiHandler is no http.ServeMux, which would clean paths and redirect.
 func apiHandler(p *proxy.Proxy, prefix string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if below, ok := strings.CutPrefix(r.URL.Path, prefix+screen.Route); ok && (below == "" || below[0] == '/') && p.ServePage(w, r) {
+			return
+		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			switch r.URL.Path {
 			case prefix + "/-/healthy":

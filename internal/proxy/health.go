@@ -55,8 +55,11 @@ func (p *Proxy) WaitUpstream(ctx context.Context, wait time.Duration) error {
 func (p *Proxy) RunProbes(ctx context.Context) error { return p.pool.Run(ctx) }
 
 // Stop makes Ready fail, so that no new requests are sent here while the ones in
-// flight are finished.
-func (p *Proxy) Stop() { p.stopping.Store(true) }
+// flight are finished, and ends what readers of the page listen to.
+func (p *Proxy) Stop() {
+	p.stopping.Store(true)
+	p.readers.Close()
+}
 
 // Ready returns nil if an upstream server answers and Stop was not called.
 func (p *Proxy) Ready() error {

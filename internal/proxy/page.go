@@ -6,11 +6,14 @@ package proxy
 import (
 	"cmp"
 	"errors"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/common/version"
 
 	"github.com/promguard/promguard/internal/proxy/admission"
+	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
@@ -21,6 +24,24 @@ import (
 // Page returns the page of what happens here.
 func (p *Proxy) Page() *screen.Page {
 	return screen.New(screen.Source{State: p.state, Stop: p.stopFromPage, Explain: p.explain})
+}
+
+// ServePage serves the page where the API is served, if one asks whom the policy names
+// and who has proved it, and reports whether it did: headers are not believed, as what is
+// shown is of all tenants. Nothing can be stopped there.
+func (p *Proxy) ServePage(w http.ResponseWriter, r *http.Request) bool {
+	user := identity.Known(r)
+	if user == "" || !slices.Contains(p.policy.Load().PageUsers, user) {
+		return false
+	}
+	p.readers.ServeHTTP(w, r)
+	return true
+}
+
+func (p *Proxy) stateOfReaders() *screen.State {
+	s := p.state()
+	s.NoStop = "Requests are stopped at --web.telemetry-address"
+	return s
 }
 
 func (p *Proxy) stopFromPage(id string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/screen"
 )
 
@@ -81,6 +82,44 @@ func TestThePageSaysWhatWasRefusedAndWithWhichOffer(t *testing.T) {
 	require.Equal(t, "selectivity", refusals[0].Reason)
 	require.Equal(t, `{le!=""}`, refusals[0].Text)
 	require.True(t, strings.HasPrefix(refusals[0].Offer, "Name a metric"), refusals[0].Offer)
+}
+
+func TestOnlyUsersWhomThePolicyNamesSeeThePageBesideTheAPIAndTheyStopNothing(t *testing.T) {
+	behind := newUpstream(t, func(http.ResponseWriter, *http.Request) {})
+	g := newProxy(t, behind.URL, nil, func(o *Options) { o.Policy.PageUsers = []string{"ann"} })
+	serve := func(r *http.Request) (*httptest.ResponseRecorder, bool) {
+		w := httptest.NewRecorder()
+		return w, g.proxy.ServePage(w, r)
+	}
+	get := func(path string) *http.Request {
+		return httptest.NewRequest(http.MethodGet, "/prefix"+screen.Route+path, nil)
+	}
+
+	claims := get("")
+	claims.RemoteAddr = "127.0.0.1:1" // A peer that is believed.
+	claims.Header.Set("X-Grafana-User", "ann")
+	claims.SetBasicAuth("ann", "nobody has checked it")
+	for name, r := range map[string]*http.Request{"nobody": get(""), "another": identity.WithUser(get(""), "bob"), "a header": claims} {
+		w, served := serve(r)
+		require.False(t, served, name)
+		require.Empty(t, w.Body.String(), name)
+	}
+
+	w, served := serve(identity.WithUser(get(""), "ann"))
+	require.True(t, served)
+	require.Contains(t, w.Body.String(), "Runs now")
+	require.NotContains(t, w.Body.String(), "guard/stop")
+	w, _ = serve(identity.WithUser(httptest.NewRequest(http.MethodPost, "/prefix"+screen.Route+"/stop", strings.NewReader("id=1")), "ann"))
+	require.Equal(t, http.StatusForbidden, w.Code)
+
+	g.proxy.Stop()
+	_, served = serve(identity.WithUser(get("/events"), "ann")) // Else it would listen for ever.
+	require.True(t, served)
+
+	policy := newPolicy(t, nil)
+	g.proxy.SetPolicy(policy)
+	_, served = serve(identity.WithUser(get(""), "ann"))
+	require.False(t, served, "a reload took the page away")
 }
 
 func TestThePageExplainsAQueryBeforeItIsAsked(t *testing.T) {

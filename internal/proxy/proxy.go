@@ -72,6 +72,8 @@ type Policy struct {
 	Collapse bool
 	// Open names endpoints of ClassBulk that are open; the others are closed.
 	Open []string
+	// PageUsers are who may see the page where the API is served.
+	PageUsers []string
 	// Log takes requests worth remembering; nil means none.
 	Log *querylog.Log
 	// Tracer begins spans; nil means that there are none.
@@ -99,6 +101,7 @@ type Proxy struct {
 	top       *topqueries.Tracker
 	running   running.List
 	refusals  screen.Refusals
+	readers   *screen.Page // the page of PageUsers
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
 	through   names
@@ -140,6 +143,7 @@ func New(o Options) *Proxy {
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
 	p.reverse = p.newReverseProxy()
+	p.readers = screen.New(screen.Source{State: p.stateOfReaders, Explain: p.explain})
 	return p
 }
 

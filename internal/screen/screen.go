@@ -35,7 +35,7 @@ type Source struct {
 	// State must be quick: it is asked when the server has no time. What it returns must
 	// not change.
 	State func() *State
-	// Stop ends a request that runs.
+	// Stop ends a request that runs. It is asked unless the State has a NoStop.
 	Stop func(id string) error
 	// Explain judges a query over the last so long; an empty one is an instant. It is nil
 	// where nobody judges.
@@ -47,6 +47,8 @@ type Page struct {
 	source    Source
 	stop      http.Handler
 	listeners atomic.Int32
+	closed    chan struct{}
+	closeOnce sync.Once
 
 	mu    sync.Mutex
 	state *State
@@ -55,11 +57,14 @@ type Page struct {
 
 // New returns the page of a source.
 func New(s Source) *Page {
-	p := &Page{source: s}
+	p := &Page{source: s, closed: make(chan struct{})}
 	// A page of somebody else must not stop anything by a form of its own.
 	p.stop = http.NewCrossOriginProtection().Handler(http.HandlerFunc(p.stopOne))
 	return p
 }
+
+// Close lets listeners go, so that a server that shuts down need not wait for them.
+func (p *Page) Close() { p.closeOnce.Do(func() { close(p.closed) }) }
 
 // policy lets the page load nothing but what is served here.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -136,6 +141,8 @@ func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case <-next.C:
+		case <-p.closed:
+			return
 		case <-r.Context().Done():
 			return
 		}

@@ -43,6 +43,8 @@ type Config struct {
 	Collapse  bool
 	// Open names the endpoints that are open besides those that always are.
 	Open []string
+	// PageUsers are who may see the page where the API is served.
+	PageUsers []string
 	// QueryLog says which requests are written, and where.
 	QueryLog querylog.Options
 	// Tracing says where spans are sent; without an endpoint, nowhere.
@@ -135,7 +137,7 @@ func parse(text []byte) (*Config, Errors) {
 	if err := f.admission.Validate(); err != nil {
 		return nil, Errors{fmt.Errorf("admission: %w", err)}
 	}
-	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader, f.passHeaders...), Admission: f.admission, Collapse: f.collapse, Open: f.open, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
+	return &Config{Rules: rules, Identity: identity.NewSource(f.peers, f.tenantHeader, f.passHeaders...), Admission: f.admission, Collapse: f.collapse, Open: f.open, PageUsers: f.pageUsers, QueryLog: f.queryLog, Tracing: f.tracing, Hash: sha256.Sum256(text)}, nil
 }
 
 // document returns the root of the only document of a file, or nil if it is
@@ -169,6 +171,7 @@ type file struct {
 	admission    admission.Options
 	collapse     bool
 	open         []string
+	pageUsers    []string
 	queryLog     querylog.Options
 	tracing      promconfig.TracingConfig
 }
@@ -198,6 +201,16 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 		},
 		"admission": func(n *yaml.Node) { f.decodeAdmission(d, n) },
 		"open":      func(n *yaml.Node) { f.open = decodeOpen(d, n) },
+		"page": func(n *yaml.Node) {
+			d.keys(n, keys{"users": func(n *yaml.Node) {
+				d.list(n, "a list of users", func(n *yaml.Node) {
+					if n.Value == "" {
+						d.errorf(n, "a user needs a name")
+					}
+					f.pageUsers = append(f.pageUsers, d.text(n))
+				})
+			}})
+		},
 		"cache": func(n *yaml.Node) {
 			d.errorf(n, "promguard has no cache of answers: remove cache, and use the Query Frontend of Thanos, that of Mimir, or Trickster")
 		},

@@ -140,7 +140,7 @@ func ValidatePassing(name string) error {
 // Subject returns who asks. Endpoint and Class are left to the caller. The user
 // agent is as the client says; the rest is empty unless the peer is believed.
 func (s *Source) Subject(r *http.Request) querylimit.Subject {
-	who := querylimit.Subject{UserAgent: cut(r.UserAgent()), User: cut(known(r))}
+	who := querylimit.Subject{UserAgent: cut(r.UserAgent()), User: cut(Known(r))}
 	if !s.Believes(r.RemoteAddr) {
 		return who
 	}
@@ -160,9 +160,9 @@ func WithUser(r *http.Request, name string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), userKey{}, name))
 }
 
-// known returns who proved to be somebody: the user of WithUser, or the subject of a
-// client certificate that was verified.
-func known(r *http.Request) string {
+// Known returns who proved to be somebody, whatever headers say: the user of WithUser,
+// or the subject of a client certificate that was verified; "" is nobody.
+func Known(r *http.Request) string {
 	if name, ok := r.Context().Value(userKey{}).(string); ok {
 		return name
 	}
