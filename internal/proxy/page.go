@@ -95,7 +95,7 @@ func (p *Proxy) addServers(s *screen.State) {
 		s.Health, s.Level, s.Detail = "no server", screen.Bad, p.pool.Unavailable().Error()
 	}
 	room, taken := p.admission.Room()
-	s.Gauges = append(s.Gauges, screen.Gauge{Name: "Expected to take of the server", Used: taken, Of: room, Bytes: true})
+	s.Gauges = append(s.Gauges, screen.Gauge{Name: "Expected to take", Used: taken, Of: room, Bytes: true})
 	var held, queued int
 	for _, class := range admission.Classes() {
 		h, q := p.admission.Usage(class)

@@ -151,17 +151,23 @@ func start(ctx context.Context, c config, src source, kids *children, out io.Wri
 	if err := os.WriteFile(configFile, yaml, 0o600); err != nil {
 		return err
 	}
+	// Grafana on this machine is believed when it says who asks.
+	policyFile := filepath.Join(kids.dir, "promguard.yml")
+	if err := os.WriteFile(policyFile, []byte("identity: {peers: [127.0.0.1/32]}\n"), 0o600); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, src.what)
 	prometheus := "http://" + loopback(c.PrometheusPort)
 	err = kids.start(filepath.Join(c.Bin, "prometheus"), "--config.file="+configFile,
-		"--storage.tsdb.path="+filepath.Join(c.Data, "prometheus"), "--web.listen-address="+loopback(c.PrometheusPort))
+		"--storage.tsdb.path="+filepath.Join(c.Data, "prometheus"), "--web.listen-address="+loopback(c.PrometheusPort),
+		"--web.enable-lifecycle") // For the page's buttons.
 	if err != nil {
 		return err
 	}
 	if err := waitFor(ctx, out, "prometheus to be ready", ready(prometheus+"/-/ready")); err != nil {
 		return err
 	}
-	err = kids.start(filepath.Join(c.Bin, "promguard"), "serve", "--upstream.url="+prometheus,
+	err = kids.start(filepath.Join(c.Bin, "promguard"), "serve", "--upstream.url="+prometheus, "--config.file="+policyFile,
 		"--web.listen-address="+loopback(c.ProxyPort), "--web.telemetry-address="+loopback(c.TelemetryPort))
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ func printTour(out io.Writer, c config, src source) {
 The proxy:   http://%s    point Grafana's Prometheus data source here
 Its metrics: http://%s/metrics
 Prometheus:  http://%s
+What runs:   http://%[3]s/guard, and of the proxy http://%[2]s/guard
 Try:
 `, loopback(c.ProxyPort), loopback(c.TelemetryPort), loopback(c.PrometheusPort))
 	for _, s := range tour(c, src) {
