@@ -150,6 +150,18 @@ func (b *tab) eventually(script string) {
 	require.Eventually(b.t, func() bool { return value[bool](b, script) }, 20*time.Second, 50*time.Millisecond, script)
 }
 
+// click and typeInto name what is there when they act: what the protocol has found
+// before may have been replaced by what is now.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate("document.querySelector(`"+selector+"`).click()", nil))
+}
+
+func (b *tab) typeInto(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate("document.querySelector(`"+selector+"`).focus()", nil), chromedp.KeyEvent(text))
+}
+
 // picture writes a screenshot to PAGE_PICTURES, if that is set.
 func (b *tab) picture(name string) {
 	b.t.Helper()
@@ -213,17 +225,17 @@ func TestAnOperatorStopsAndFindsAndExplains(t *testing.T) {
 	b.do(chromedp.Navigate(s.URL + "/guard"))
 	b.eventually(`document.getElementById("live").textContent.startsWith("Live")`)
 
-	b.do(chromedp.Click(`#q1 button`))
+	b.click(`#q1 button`)
 	b.eventually(`!document.getElementById("q1") && document.body.textContent.includes("Stopped request 1")`)
 	require.Len(t, s.state().Running, 29)
 
-	b.do(chromedp.SendKeys(`[name=find]`, "user20"))
+	b.typeInto(`[name=find]`, "user20")
 	b.eventually(`document.querySelectorAll("#running tbody tr").length === 1 && !!document.getElementById("q21")`)
 	require.Equal(t, "find", value[string](b, `document.activeElement.name`), "who types goes on")
-	b.do(chromedp.Click(`#q21 .by-dashboard`))
+	b.click(`#q21 .by-dashboard`)
 	b.eventually(`document.querySelectorAll("#running tbody tr").length === 29`)
 
-	b.do(chromedp.SendKeys(`#explain textarea`, `{le!=""}`))
+	b.typeInto(`#explain textarea`, `{le!=""}`)
 	b.eventually(`document.getElementById("verdict").textContent.includes("Is refused")`)
 	b.isQuiet(s.URL)
 }

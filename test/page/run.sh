@@ -6,19 +6,19 @@
 set -eu
 bin=$1 pictures=$2 work=$(mktemp -d)
 command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
+storm=$work/storm
+touch "$storm"
 npm install --silent --no-audit --no-fund --prefix "$work" axe-core@4.14.1
 GOMEMLIMIT=${PAGE_MEMORY:-260MiB} "$bin/demo" --bin="$bin" --data="$work/data" --series=50000 --churn=30 --scrape-interval=5s \
 	--prometheus.port=19590 --proxy.port=19591 --telemetry.port=19592 --exposition.port=19593 >"$work/demo.log" 2>&1 &
 demo=$!
-trap 'kill $demo 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'rm -f "$storm"; kill $demo 2>/dev/null; wait; rm -rf "$work"' EXIT
 until grep -q 'Ctrl-C stops all' "$work/demo.log"; do
 	kill -0 $demo || { cat "$work/demo.log"; exit 1; }
 	sleep 1
 done
 
 # ask USER DASHBOARD TITLE PANEL ENDPOINT PARAMETER asks again and again until the storm is over.
-storm=$work/storm
-touch "$storm"
 ask() {
 	while [ -e "$storm" ]; do
 		curl -sg -o /dev/null --max-time 60 -H "X-Grafana-User: $1" -H "X-Dashboard-Uid: $2" -H "X-Dashboard-Title: $3" -H "X-Panel-Title: $4" \
