@@ -241,17 +241,43 @@ bench-oomstorm: stock prometheus oomstorm
 .PHONY: bench-memory
 BENCH_MEMORY_ARGS ?=
 bench-memory: stock prometheus
-	go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
+	$(BENCH_MEMORY)
+BENCH_MEMORY = go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
 
 ## bench-proxy: processor time of a request in promguard serve, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
 .PHONY: bench-proxy
 BENCH_PROXY_ARGS ?=
-bench-proxy: promguard
+bench-proxy: bench-proxy-build
+	$(BENCH_PROXY)
+.PHONY: bench-proxy-build
+bench-proxy-build: promguard
 	go build -o $(BIN)/bench-proxy ./bench/proxy
 	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
-	$(BIN)/bench-proxy run $(BENCH_PROXY_ARGS) \
-		--proxy='promguard=$(BIN)/promguard serve --upstream.url={upstream} --web.listen-address={listen} --web.telemetry-address=127.0.0.1:0' \
-		--proxy='prom-label-proxy=$(BIN)/prom-label-proxy --upstream={upstream} --insecure-listen-address={listen} --label=job --label-value=api'
+BENCH_PROXY = $(BIN)/bench-proxy run $(BENCH_PROXY_ARGS) \
+	--proxy='promguard=$(BIN)/promguard serve --upstream.url={upstream} --web.listen-address={listen} --web.telemetry-address=127.0.0.1:0' \
+	--proxy='prom-label-proxy=$(BIN)/prom-label-proxy --upstream={upstream} --insecure-listen-address={listen} --label=job --label-value=api'
+
+## figures: measure what the tables of README and docs say, and write them: FIGURES=memory,proxy by default, and the long ones replay,contract; FIGURES= only writes the tables
+.PHONY: figures figures-memory figures-proxy figures-replay figures-contract
+FIGURES ?= memory,proxy
+# The log of replay: after a crash, in an hour of 210,000 series.
+FIGURES_LOG ?= --series 210000 --scrapes 480 --checkpoint-scrapes 60
+RECORD = go run ./tools/figures record
+COMMA := ,
+figures: $(addprefix figures-,$(subst $(COMMA), ,$(FIGURES)))
+	go run ./tools/figures render
+figures-memory: stock prometheus
+	$(RECORD) memory -- $(BENCH_MEMORY)
+figures-proxy: bench-proxy-build
+	$(RECORD) proxy -- $(BENCH_PROXY)
+figures-replay: stock prometheus walreplay
+	rm -rf build/figures-log
+	$(BIN)/walreplay generate $(FIGURES_LOG) --mmapped-chunks --out build/figures-log
+	$(RECORD) replay -- $(BIN)/walreplay run --wal build/figures-log --gomaxprocs 2 --count 3 \
+		--binary 'upstream=$(BIN)/stock/prometheus' --binary 'patched=$(BIN)/prometheus --guard.wal-replay-gomaxprocs=off'
+	rm -rf build/figures-log
+figures-contract: stock prometheus oomstorm
+	$(RECORD) contract -- $(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
 
 include tools/packaging.mk
 include tools/cluster.mk
