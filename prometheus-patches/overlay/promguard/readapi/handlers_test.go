@@ -574,8 +574,8 @@ func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond, "it is counted when it has ended")
 	require.Equal(t, topqueries.Key{Endpoint: "/api/v1/query", Dashboard: "abc"}, top.Data.Queries[0].Key)
 	require.Equal(t, 1, top.Data.Queries[0].Failed)
-	code, body = get(t, s.URL+"/status/guard/top?window=1d")
-	require.Equal(t, http.StatusBadRequest, code)
+	response, body := get(t, s.URL+"/status/guard/top?window=1d")
+	require.Equal(t, http.StatusBadRequest, response.StatusCode)
 	require.Contains(t, body, `unknown window \"1d\": use 5m or 1h`)
 
 	h.opts.EnableStop = false
