@@ -215,12 +215,12 @@ func (f *Flags) Head(h *tsdb.Head) {
 		return
 	}
 	h.ObserveSeries(s.gate.Created(s.newSeries))
+	s.monitor.Plan(h.CompactionBytes)
 	s.newSeries.SetHead(h)
 	s.gate.SetHead(h)
 }
 
-// Memory is what a database asks before it compacts its head early. Nil where nobody
-// watches the memory.
+// Memory is what a database asks before it compacts. Nil where nobody watches the memory.
 func (f *Flags) Memory() tsdb.Memory {
 	if f.series.monitor == nil {
 		return nil

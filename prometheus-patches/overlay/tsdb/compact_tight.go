@@ -3,10 +3,7 @@
 
 package tsdb
 
-import (
-	"runtime"
-	"time"
-)
+import "time"
 
 // Memory knows how scarce memory is.
 type Memory interface {
@@ -14,20 +11,9 @@ type Memory interface {
 	Tight() bool
 	// Reserve says that so many bytes are about to be needed, until done is called.
 	Reserve(bytes int64) (done func())
-}
-
-// A compaction of the head, and the checkpoint after it, take so much at their peak.
-const (
-	compactionBytes          = 32 << 20
-	compactionBytesPerSeries = 96
-)
-
-// reserveMemory lets others leave room for a compaction of the head.
-func (db *DB) reserveMemory() (done func()) {
-	if db.opts.Memory == nil {
-		return func() {}
-	}
-	return db.opts.Memory.Reserve(compactionBytes + compactionBytesPerSeries*int64(db.head.NumSeries()))
+	// Room reports whether so many bytes can be used now. 0 bytes say that nobody waits for
+	// them.
+	Room(bytes int64) bool
 }
 
 // What makes it worth while to compact the head before its time.
@@ -91,7 +77,7 @@ func (db *DB) compactTight() {
 	if !db.autoCompact {
 		return
 	}
-	defer db.reserveMemory()()
+	defer db.reserve(db.head.CompactionBytes())()
 	if db.manyStale() {
 		if err := db.CompactStaleHead(); err != nil {
 			db.logger.Error("compaction of stale series while memory is tight failed", "err", err)
@@ -103,8 +89,6 @@ func (db *DB) compactTight() {
 			db.logger.Error("compaction of the head while memory is tight failed", "mint", rh.MinTime(), "maxt", rh.MaxTime(), "err", err)
 		}
 	}
-	// What was freed is known after a collection, which may be minutes away.
-	runtime.GC()
 }
 
 // pauseAfter returns how long to wait after an early compaction that took so long.

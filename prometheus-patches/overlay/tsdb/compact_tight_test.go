@@ -392,12 +392,17 @@ func TestACompactionReservesMemory(t *testing.T) {
 
 // scarce is a Memory that says what it is told to.
 type scarce struct {
-	tight          bool
-	mtx            sync.Mutex
-	reserved, most int64
+	tight, full            bool
+	mtx                    sync.Mutex
+	reserved, most, wanted int64
 }
 
 func (s *scarce) Tight() bool { return s.tight }
+
+func (s *scarce) Room(bytes int64) bool {
+	s.wanted = bytes
+	return !s.full || bytes == 0
+}
 
 func (s *scarce) Reserve(bytes int64) func() {
 	s.add(bytes)

@@ -43,6 +43,7 @@ type Memory interface {
 	State() memory.State
 	Usage() memory.Usage
 	Look() memory.Usage
+	Created(bytes int64)
 	OnChange(f func(old, current memory.State, u memory.Usage))
 }
 

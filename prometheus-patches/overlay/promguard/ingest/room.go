@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// seriesBytes is what a series takes besides its labels, its first chunk and its part of
-	// a commit included, and labelBytes what each label takes beyond usualLabels: its name and
-	// value may have postings of their own.
-	seriesBytes = 1000
-	labelBytes  = 600
-	usualLabels = 64
+	// seriesBytes is what a series takes when it is new, in the head, its index, and the cache
+	// of its scrape. Of labels that take more than sharedLabels less is shared with others,
+	// and each beyond usualLabels takes labelBytes: its name and value may have postings of
+	// their own.
+	seriesBytes  = 850
+	sharedLabels = 512
+	labelBytes   = 600
+	usualLabels  = 64
 
 	// step is how much is taken before memory is looked at again.
 	step = 256 << 10
@@ -110,12 +112,13 @@ func (g *Gate) Limit() int64 { return g.opts.Memory.Usage().Limit }
 
 // cost is what a series takes that is new.
 func cost(ls labels.Labels) int64 {
-	bytes := int64(ls.ByteSize())
+	size := int64(ls.ByteSize())
+	bytes := seriesBytes + max(0, size-sharedLabels)
 	// Few labels of a long series have postings of their own, and few series are long.
-	if bytes < 16*usualLabels {
-		return seriesBytes + bytes
+	if size < 16*usualLabels {
+		return bytes
 	}
-	return seriesBytes + bytes + labelBytes*int64(max(0, ls.Len()-usualLabels))
+	return bytes + labelBytes*int64(max(0, ls.Len()-usualLabels))
 }
 
 // large says that a series is no matter of many alike, but of itself.
@@ -132,7 +135,9 @@ type created struct {
 // NewSeries implements tsdb.SeriesObserver.
 func (c created) NewSeries(ls labels.Labels, refused bool) {
 	if !refused {
-		c.room.take(cost(ls))
+		bytes := cost(ls)
+		c.room.take(bytes)
+		c.room.memory.Created(bytes)
 	}
 	c.SeriesObserver.NewSeries(ls, refused)
 }

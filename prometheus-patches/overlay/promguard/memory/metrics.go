@@ -41,13 +41,14 @@ var (
 	limitDesc = prometheus.NewDesc("prometheus_guard_memory_limit_bytes", "Memory that the process may use by --guard.memory-limit; 0 if nobody knows.", nil, nil)
 	liveDesc  = prometheus.NewDesc("prometheus_guard_memory_live_bytes", "Memory of the heap after the last garbage collection, stacks, and the runtime's own.", nil, nil)
 	resDesc   = prometheus.NewDesc("prometheus_guard_memory_resident_bytes", "Memory of the process, or of its cgroup, that the kernel cannot take back.", nil, nil)
+	waitDesc  = prometheus.NewDesc("prometheus_guard_compaction_waiting_bytes", "Memory that a compaction of blocks waits for; 0 if none waits.", nil, nil)
 )
 
 type collector struct{ m *Monitor }
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{stateDesc, limitDesc, liveDesc, resDesc} {
+	for _, d := range []*prometheus.Desc{stateDesc, limitDesc, liveDesc, resDesc, waitDesc} {
 		c <- d
 	}
 }
@@ -65,4 +66,5 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(u.Limit))
 	out <- prometheus.MustNewConstMetric(liveDesc, prometheus.GaugeValue, float64(u.Live))
 	out <- prometheus.MustNewConstMetric(resDesc, prometheus.GaugeValue, float64(u.Resident))
+	out <- prometheus.MustNewConstMetric(waitDesc, prometheus.GaugeValue, float64(c.m.waits.Load()))
 }

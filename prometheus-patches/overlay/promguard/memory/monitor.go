@@ -22,7 +22,7 @@ type Usage struct {
 	Kill     int64   // Resident at which the kernel kills; 0: nobody knows
 	Growth   float64 // bytes a second that are allocated, smoothed: Heap grows by that until the next collection
 	Cycle    uint64  // collections so far
-	Reserved int64   // what work that goes on is going to need: compactions of the head
+	Reserved int64   // what compactions that go on need at their peak
 
 	// own is what the runtime has besides of heap objects.
 	own int64
@@ -34,13 +34,39 @@ type Usage struct {
 	sinceCycle time.Duration
 	// transient is what of Live is given back before anything else is.
 	transient int64
+	// series is what all series took that were ever created, and unseen those of them that
+	// the last collection may not have seen.
+	series, unseen int64
+	// planned is what the next compaction of the head is going to need.
+	planned int64
+	// before is what would live without the compactions that go on.
+	before int64
 }
 
 // liveNow estimates what lives now. The next collection will tell; it may come after
 // all the limit was used up.
 func (u Usage) liveNow() int64 {
-	live := min(u.Live+int64(max(0, u.liveGrowth)*u.sinceCycle.Seconds()), max(u.Live, u.Heap+u.own))
-	return live - u.transient
+	grown := max(int64(u.liveGrowth*u.sinceCycle.Seconds()), u.unseen)
+	return min(u.Live+max(0, grown), max(u.Live, u.Heap+u.own)) - u.transient
+}
+
+// expected estimates what will live when the compactions that go on, or else the next one of
+// the head, take the most. Of the former some lives already.
+func (u Usage) expected() int64 {
+	if u.Reserved > 0 {
+		return max(u.liveNow(), u.before+max(u.Reserved, u.planned))
+	}
+	return u.liveNow() + u.planned
+}
+
+// hasRoom says whether so many bytes more can live without need to refuse anything. Where
+// memory is not tight nobody has to wait.
+func (u Usage) hasRoom(bytes int64) bool {
+	if u.Kill > 0 && float64(u.Resident) >= residentShares.begin[Tight]*float64(u.Kill) {
+		return false
+	}
+	live, limit := u.liveNow()+u.Reserved, float64(u.Limit)
+	return u.Limit == 0 || float64(live) < liveShares.begin[Tight]*limit || float64(live+bytes) < liveShares.begin[Critical]*limit
 }
 
 // Alarming says that what lives has all but reached the limit.
@@ -68,21 +94,27 @@ type Monitor struct {
 	resident func() int64
 	kill     func() int64
 
-	usage    atomic.Pointer[Usage]
-	state    atomic.Int32
-	needed   atomic.Int32
-	reserved atomic.Int64
-	hurry    chan struct{}
+	usage  atomic.Pointer[Usage]
+	state  atomic.Int32
+	needed atomic.Int32
+	hurry  chan struct{}
+	series atomic.Int64 // What those take that were ever created, and below at the last look for their sake.
+	looked atomic.Int64
+	waits  atomic.Int64 // The bytes that were last refused by Room.
 
-	seeing  sync.Mutex
-	lastSee time.Time // the last look, and below when a collection was first seen
-	cycleAt time.Time
-	liveAt  int64
+	seeing   sync.Mutex
+	lastSee  time.Time // the last look, and below when a collection was first seen
+	cycleAt  time.Time
+	liveAt   int64
+	seriesAt int64
 
 	mu        sync.Mutex
 	machine   machine
 	onChange  []func(old, current State, u Usage)
 	transient func() int64
+	planned   func() int64
+	reserved  int64 // Of compactions that go on, and below what lived before the first of them, less Usage.series.
+	before    int64
 }
 
 // NewMonitor returns a Monitor of a process that may use limit() bytes, which is
@@ -117,7 +149,6 @@ func (m *Monitor) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-m.hurry:
-			continue
 		case <-time.After(wait):
 		}
 		u := *m.usage.Load()
@@ -156,14 +187,20 @@ func (m *Monitor) see(renew func(*Usage)) Usage {
 	if passed := now.Sub(m.cycleAt).Seconds(); u.Cycle != last.Cycle && passed > 0 {
 		// Half of it is from the collections before: one alone says little.
 		u.liveGrowth = (last.liveGrowth + float64(u.Live-m.liveAt)/passed) / 2
-		m.cycleAt, m.liveAt = now, u.Live
+		m.cycleAt, m.liveAt, m.seriesAt = now, u.Live, last.series
 	}
 	u.sinceCycle = now.Sub(m.cycleAt)
+	u.series = m.series.Load()
+	u.unseen = u.series - m.seriesAt
 	m.lastSee = now
 	m.mu.Lock()
 	if m.transient != nil {
 		u.transient = m.transient() / 2
 	}
+	if m.planned != nil {
+		u.planned = m.planned()
+	}
+	u.Reserved, u.before = m.reserved, m.before+u.series
 	m.mu.Unlock()
 	m.usage.Store(&u)
 	return u
@@ -201,12 +238,41 @@ func (m *Monitor) Need() (done func()) {
 		return func() {}
 	}
 	if m.needed.Add(1) == 1 {
-		select {
-		case m.hurry <- struct{}{}:
-		default:
-		}
+		m.lookNow()
 	}
 	return sync.OnceFunc(func() { m.needed.Add(-1) })
+}
+
+// lookNow makes Run look at once.
+func (m *Monitor) lookNow() {
+	select {
+	case m.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// Created tells the Monitor that a series was created that takes so many bytes: they live
+// from now on, whenever the next collection comes. One scrape may bring all that there was
+// memory for, so that the Monitor looks when they are a hundredth of the limit.
+func (m *Monitor) Created(bytes int64) {
+	if m == nil {
+		return
+	}
+	series, looked := m.series.Add(bytes), m.looked.Load()
+	if limit := m.usage.Load().Limit; limit > 0 && series-looked > limit/100 && m.looked.CompareAndSwap(looked, series) {
+		m.lookNow()
+	}
+}
+
+// Plan tells the Monitor what the next compaction of the head is going to need. New series
+// are refused while that is left.
+func (m *Monitor) Plan(needs func() int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.planned = needs
 }
 
 // Transient tells the Monitor what of the memory is given back before the state has
@@ -237,7 +303,9 @@ func (m *Monitor) Usage() Usage {
 		return Usage{}
 	}
 	u := *m.usage.Load()
-	u.Reserved = m.reserved.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u.Reserved = m.reserved
 	return u
 }
 
@@ -246,8 +314,32 @@ func (m *Monitor) Reserve(bytes int64) (done func()) {
 	if m == nil {
 		return func() {}
 	}
-	m.reserved.Add(bytes)
-	return sync.OnceFunc(func() { m.reserved.Add(-bytes) })
+	u := m.Look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reserved == 0 {
+		m.before = u.liveNow() - u.series
+	}
+	m.reserved += bytes
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.reserved -= bytes
+	})
+}
+
+// Room reports whether so many bytes more can be used without need to refuse anything.
+// Whoever has to wait asks again; 0 bytes say that nobody waits any more.
+func (m *Monitor) Room(bytes int64) bool {
+	if m == nil {
+		return true
+	}
+	room := m.Look().hasRoom(bytes)
+	if room {
+		bytes = 0
+	}
+	m.waits.Store(bytes)
+	return room
 }
 
 // Tight reports whether what can be made smaller should be.

@@ -122,6 +122,7 @@ func TestChangesOfStateAreToldLoggedAndCounted(t *testing.T) {
 		var log bytes.Buffer
 		reg := prometheus.NewPedanticRegistry()
 		m.Register(slog.New(slog.NewTextHandler(&log, nil)), reg)
+		m.Transient(func() int64 { return 80 << 20 })
 		var told []string
 		m.OnChange(func(old, current State, u Usage) {
 			require.Equal(t, current, m.State())
@@ -171,6 +172,80 @@ func TestWhatReadsHoldDoesNotMakeTheStateCritical(t *testing.T) {
 	})
 }
 
+// Collections are far apart where much of the limit is left, and one scrape can bring what
+// is left.
+func TestNewSeriesChangeTheStateBeforeTheNextCollectionAndTheNextTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{u: Usage{Live: 400, Heap: 400}, limit: 1000}
+		m := f.monitor(t)
+		time.Sleep(slow + slow/2)
+		f.set(func(f *fake) { f.u.Heap = 990 })
+		for range 47 {
+			m.Created(10)
+			synctest.Wait()
+		}
+		require.Equal(t, Critical, m.State())
+		// The collection that sees them may have begun before the last.
+		f.set(func(f *fake) { f.u.Live, f.u.Heap, f.u.Cycle = 410, 410, 1 })
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		require.Equal(t, OK, m.State())
+	})
+}
+
+// What it has taken already lives: it does not count twice.
+func TestACompactionThatRunsCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{u: Usage{Live: 600, Heap: 600}, limit: 1000}
+		m := f.monitor(t)
+		m.Plan(func() int64 { return 200 })
+		done := m.Reserve(200)
+		require.EqualValues(t, 200, m.Usage().Reserved)
+		f.set(func(f *fake) { f.u.Live, f.u.Heap, f.u.Cycle = 790, 790, 1 })
+		time.Sleep(3 * slow)
+		synctest.Wait()
+		require.Equal(t, Tight, m.State())
+		m.Created(60)
+		f.set(func(f *fake) { f.u.Heap = 840 })
+		synctest.Wait()
+		require.Equal(t, Critical, m.State(), "with what it still takes, and the series, nothing is left")
+		f.set(func(f *fake) { f.u.Live, f.u.Heap, f.u.Cycle = 500, 500, 2 })
+		done()
+		done()
+		require.Zero(t, m.Usage().Reserved)
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		require.Equal(t, OK, m.State())
+	})
+}
+
+func TestWhoWaitsForRoomIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{u: Usage{Live: 800, Heap: 800}, limit: 1000}
+		m := f.monitor(t)
+		reg := prometheus.NewPedanticRegistry()
+		m.Register(slog.New(slog.DiscardHandler), reg)
+		waits := func() float64 {
+			families, err := reg.Gather()
+			require.NoError(t, err)
+			for _, family := range families {
+				if family.GetName() == "prometheus_guard_compaction_waiting_bytes" {
+					return family.GetMetric()[0].GetGauge().GetValue()
+				}
+			}
+			return -1
+		}
+		require.False(t, m.Room(70))
+		require.InDelta(t, 70, waits(), 0)
+		require.True(t, m.Room(0))
+		require.Zero(t, waits())
+		require.False(t, m.Room(70))
+		f.set(func(f *fake) { f.u.Live = 770 })
+		require.True(t, m.Room(70))
+		require.Zero(t, waits())
+	})
+}
+
 func TestGrowthIsThatOfTheHeapUntilTheNextCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{u: Usage{Live: 600, Heap: 600}, limit: 1000}
@@ -192,6 +267,10 @@ func TestWithoutAMonitorTheStateIsOK(t *testing.T) {
 	m.Need()()
 	m.OnChange(nil)
 	m.Transient(nil)
+	m.Plan(nil)
+	m.Created(1)
+	m.Reserve(1)()
+	require.True(t, m.Room(1))
 	m.Register(nil, nil)
 	require.Equal(t, OK, m.State())
 	require.Zero(t, m.Usage())

@@ -64,8 +64,8 @@ func (s *shares) of(share float64, was State) State {
 }
 
 const (
-	// confirm is how long memory must be critical before the state is: it may be
-	// that reads hold it, which are stopped first. Beyond the share alarm it is at once.
+	// confirm is how long memory must be critical before the state is, if reads may hold
+	// it, which are stopped first. Beyond the share alarm it is at once.
 	confirm = 500 * time.Millisecond
 	alarm   = 0.95
 	// linger is how long memory must be better before the state is: the explosion that
@@ -84,10 +84,15 @@ type machine struct {
 
 // next takes a usage into account and returns whether the state has changed.
 func (m *machine) next(u Usage, now time.Time) bool {
-	says, share := OK, 0.0
+	says, share, sure := OK, 0.0, false
 	if u.Limit > 0 {
 		share = float64(u.liveNow()) / float64(u.Limit)
-		says = max(says, liveShares.of(share, m.state))
+		says = liveShares.of(share, m.state)
+		if says >= Tight {
+			expected := float64(u.expected())
+			says = liveShares.of(expected/float64(u.Limit), m.state)
+			sure = expected-float64(u.transient) >= liveShares.begin[Critical]*float64(u.Limit)
+		}
 	}
 	if u.Kill > 0 {
 		says = max(says, residentShares.of(float64(u.Resident)/float64(u.Kill), m.state))
@@ -101,7 +106,7 @@ func (m *machine) next(u Usage, now time.Time) bool {
 	}
 	wait := linger
 	switch {
-	case says == Critical && share < alarm:
+	case says == Critical && share < alarm && !sure:
 		wait = confirm
 	case says > m.state:
 		wait = 0
