@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/golang/snappy"
@@ -70,11 +71,13 @@ type request struct {
 	gate   *Gate
 	source Source
 	json   bool
-	sent   []byte
-	plain  []byte // What was sent, decompressed; nil until it is needed.
-	size   int64  // Of what is decompressed.
-	taken  int64
-	worst  int64
+	// symbols says that it is one of remote write 2.
+	symbols bool
+	sent    []byte
+	plain   []byte // What was sent, decompressed.
+	size    int64  // Of what is decompressed.
+	taken   int64
+	worst   int64
 }
 
 // done gives back what the request took.
@@ -99,6 +102,7 @@ func (q *request) body(r *http.Request) (err error) {
 	}
 	_ = r.Body.Close()
 	q.json, q.size = isJSON(r), int64(len(q.sent))
+	q.symbols = strings.Contains(r.Header.Get("Content-Type"), "v2.Request")
 	switch encoding := r.Header.Get("Content-Encoding"); {
 	case q.source == RemoteWrite:
 		size, err := snappy.DecodedLen(q.sent)
@@ -151,12 +155,13 @@ func (q *request) readAll(r io.Reader) ([]byte, error) {
 // memory waits until there is memory for what the request is decoded to, of which no more than
 // most may be needed.
 func (q *request) memory(ctx context.Context, most int64) error {
-	q.worst = mostDecoded * q.size
+	built := q.built()
+	q.worst = mostDecoded*q.size + built
 	all := q.gate.worst.Add(q.worst)
 	if left, _ := q.gate.room.left(); all <= left && q.take(usuallyDecoded*q.size) {
 		return nil
 	}
-	need := q.need()
+	need := q.need() + built
 	if need > most {
 		return fmt.Errorf("%w: it takes %d bytes decoded, and at most %d are allowed: send less at once", errTooLarge, need, most)
 	}
@@ -173,11 +178,32 @@ func (q *request) memory(ctx context.Context, most int64) error {
 	return nil
 }
 
-// need is what the request takes while it is handled.
-func (q *request) need() int64 {
+// built is how many bytes of labels are built of the request. Where many series refer to one
+// text, that may be a thousand times as much as was sent.
+func (q *request) built() int64 {
+	switch {
+	case q.source == RemoteWrite && q.symbols:
+		return builtOfSymbols(q.decompressed())
+	case q.source == RemoteWrite:
+		return 0
+	case q.json:
+		return longestText(q.plain) * int64(bytes.Count(q.plain, []byte("{")))
+	default:
+		return builtOfMetrics(q.plain, 0)
+	}
+}
+
+// decompressed returns what was sent as it was before it was compressed. What is wrong with it
+// the handler says.
+func (q *request) decompressed() []byte {
 	if q.source == RemoteWrite && q.plain == nil && q.size > 0 {
 		q.plain, _ = snappy.Decode(nil, q.sent)
 	}
+	return q.plain
+}
+
+// need is what the request takes while it is decoded.
+func (q *request) need() int64 {
 	// The handlers have it as it was sent, decompressed, and once more.
 	raw := 4 * q.size
 	switch {
@@ -185,7 +211,9 @@ func (q *request) need() int64 {
 		return raw + 8*q.size + messageBytes*int64(bytes.Count(q.plain, []byte("{")))
 	case q.source == OTLP:
 		return raw + otlpRequest.decoded(q.plain, 0)
-	default: // A field has the same meaning in both versions or is of one alone.
-		return raw + max(writeRequest.decoded(q.plain, 0), writeRequest2.decoded(q.plain, 0))
+	case q.symbols:
+		return raw + writeRequest2.decoded(q.decompressed(), 0)
+	default:
+		return raw + writeRequest.decoded(q.decompressed(), 0)
 	}
 }

@@ -4,6 +4,7 @@
 package ingest
 
 import (
+	"bytes"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -127,4 +128,109 @@ func (m *message) decoded(b []byte, depth int) (n int64) {
 		}
 	}
 	return n
+}
+
+// eachText calls f with the fields of a message that have a length.
+func eachText(b []byte, f func(field protowire.Number, value []byte)) {
+	for len(b) > 0 {
+		field, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return
+		}
+		b = b[size:]
+		if kind == protowire.BytesType {
+			value, size := protowire.ConsumeBytes(b)
+			if size < 0 {
+				return
+			}
+			f(field, value)
+			b = b[size:]
+			continue
+		}
+		if size = protowire.ConsumeFieldValue(field, kind, b); size < 0 {
+			return
+		}
+		b = b[size:]
+	}
+}
+
+// builtOfSymbols returns how many bytes the labels of all series have, in a request of remote
+// write 2.
+func builtOfSymbols(b []byte) (n int64) {
+	var symbols []int64
+	eachText(b, func(field protowire.Number, value []byte) {
+		if field == 4 {
+			symbols = append(symbols, int64(len(value)))
+		}
+	})
+	eachText(b, func(field protowire.Number, value []byte) {
+		if field != 5 {
+			return
+		}
+		eachText(value, func(field protowire.Number, refs []byte) {
+			for field == 1 && len(refs) > 0 {
+				ref, size := protowire.ConsumeVarint(refs)
+				if size < 0 {
+					return
+				}
+				if ref < uint64(len(symbols)) {
+					n += symbols[ref]
+				}
+				refs = refs[size:]
+			}
+		})
+	})
+	return n
+}
+
+// builtOfMetrics returns how many bytes the labels of all series have at most, in a request
+// of OTLP or a message in it, at a depth: a point has the name of its metric, and each of its
+// buckets has all attributes of the point.
+func builtOfMetrics(b []byte, depth int) (n int64) {
+	if depth < metricDepth {
+		eachText(b, func(field protowire.Number, value []byte) {
+			if field == 2 || depth == 0 && field == 1 {
+				n += builtOfMetrics(value, depth+1)
+			}
+		})
+		return n
+	}
+	name, points := int64(0), int64(0)
+	eachText(b, func(field protowire.Number, value []byte) {
+		switch field {
+		case 1, 3: // The name, and the unit, which may be a part of it.
+			name += int64(len(value))
+		case 5, 7, 9, 10, 11:
+			eachText(value, func(_ protowire.Number, point []byte) {
+				lists := int64(1)
+				eachText(point, func(inner protowire.Number, list []byte) {
+					switch {
+					case field == 9 && inner == 7: // Bounds.
+						lists += int64(len(list) / 8)
+					case field == 11 && inner == 6: // A quantile.
+						lists++
+					}
+				})
+				points += lists
+				n += lists * int64(len(point))
+			})
+		}
+	})
+	return n + points*name
+}
+
+// metricDepth is how deep metrics are: in scopes, in resources, in a request.
+const metricDepth = 3
+
+// longestText returns the most bytes between two quotes.
+func longestText(b []byte) (longest int64) {
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '"')
+		if i < 0 {
+			i = len(b) - 1
+		}
+		longest = max(longest, int64(i))
+		b = b[i+1:]
+	}
+	return longest
 }

@@ -66,6 +66,10 @@ type Gate struct {
 	observer atomic.Pointer[tsdb.SeriesObserver]
 	// generation changes when what was refused may be let in.
 	generation atomic.Uint64
+	// early says that series were refused before memory was critical, and renewed is when
+	// those were last looked at again, as Unix time in ns.
+	early   atomic.Bool
+	renewed atomic.Int64
 
 	refused   *prometheus.CounterVec
 	overLimit *prometheus.CounterVec
@@ -134,8 +138,19 @@ func (g *Gate) Observe(o tsdb.SeriesObserver) { g.observer.Store(&o) }
 // may have got rid of others.
 const recheck = time.Minute
 
+// renew is how often series are looked at again that were refused while memory was not
+// critical, but would have been with them.
+const renew = 15 * time.Second
+
 // Generation changes when what was refused may be let in.
 func (g *Gate) Generation() uint64 {
+	if g.early.Load() && g.room.shortage() == enough && g.opts.Memory.State() != memory.Critical {
+		now, renewed := time.Now().UnixNano(), g.renewed.Load()
+		if now-renewed > int64(renew) && g.renewed.CompareAndSwap(renewed, now) {
+			g.early.Store(false)
+			g.generation.Add(1)
+		}
+	}
 	if len(*g.limits.Load()) == 0 {
 		return g.generation.Load()
 	}
@@ -183,17 +198,19 @@ func (g *Gate) scarce(ls labels.Labels, last bool) bool {
 	if g.opts.Memory.State() == memory.Critical && (!last || g.opts.Memory.Usage().Alarming()) {
 		return true
 	}
-	if short := g.room.shortage(); short == shortForAll || short == shortForSeries && !last {
-		return true
+	short := g.room.shortage()
+	scarce := short == shortForAll || short == shortForSeries && !last
+	if !scarce && large(ls) {
+		series, all := g.room.left()
+		if last {
+			series = all
+		}
+		scarce = series < cost(ls)
 	}
-	if !large(ls) {
-		return false
+	if scarce {
+		g.early.Store(true)
 	}
-	series, all := g.room.left()
-	if last {
-		series = all
-	}
-	return series < cost(ls)
+	return scarce
 }
 
 // tell counts a refusal and tells whoever observes them.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/prometheus/prometheus/promguard/memory"
 )
@@ -34,7 +35,7 @@ func TestSeriesThatNoCollectionHasSeenCountAtOnce(t *testing.T) {
 			w.gate.Observe(&told{})
 			head := w.gate.Created(&told{})
 			let := 0
-			for i := range 100_000 {
+			for i := range 45_000 {
 				ls := series(t, fmt.Sprintf("m{i=%d}", i))
 				if j.refuse(ls) == nil {
 					let++
@@ -45,9 +46,13 @@ func TestSeriesThatNoCollectionHasSeenCountAtOnce(t *testing.T) {
 			want := map[Source]int{Scrape: 25 * mib / 1000, RemoteWrite: 25 * mib / 1000, Rule: 35 * mib / 1000}[source]
 			require.InDelta(t, want, let, 0.1*float64(want))
 
+			before := w.gate.Generation()
 			w.memory.usage.Live, w.memory.usage.Cycle = 62*mib, 2
 			w.gate.room.lookedAt.Store(0)
 			require.Nil(t, j.refuse(series(t, "after{}")), "the collection found most of it dead")
+			after := w.gate.Generation()
+			require.NotEqual(t, before, after, "what was refused is asked again")
+			require.Equal(t, after, w.gate.Generation())
 		})
 	}
 }
@@ -110,6 +115,8 @@ func TestRequestsAreLetInWhenThereIsMemoryForWhatTheyDecodeTo(t *testing.T) {
 		"a million resources":         {OTLP, points, false, 10, 413},
 		"the same, compressed":        {OTLP, points, true, 10, 413},
 		"objects of JSON":             {OTLP, bytes.Repeat([]byte("{},"), mib), false, 10, 413},
+		"a long name of many points":  {OTLP, manyPoints(), false, 10, 413},
+		"a long symbol of many":       {RemoteWrite, manySeries(), false, 10, 413},
 		"a hundred thousand, full":    {RemoteWrite, points[:100_000], false, 90, 503},
 		"a hundred thousand, empty":   {RemoteWrite, points[:100_000], false, 10, 204},
 		"more than handlers let in":   {RemoteWrite, make([]byte, maxReceived+1), false, 10, 204},
@@ -122,6 +129,9 @@ func TestRequestsAreLetInWhenThereIsMemoryForWhatTheyDecodeTo(t *testing.T) {
 				header, body := http.Header{}, c.body
 				switch {
 				case c.source == RemoteWrite:
+					if strings.Contains(name, "symbol") {
+						header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
+					}
 					body = snappy.Encode(nil, body)
 				case c.gzip:
 					header.Set("Content-Encoding", "gzip")
@@ -155,6 +165,22 @@ func TestARequestWaitsForMemory(t *testing.T) {
 	})
 }
 
+// manyPoints is a metric of OTLP with a name of 300 KiB and a thousand points.
+func manyPoints() []byte {
+	field := func(number protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+	}
+	points := bytes.Repeat(field(1, nil), 1000)
+	metric := append(field(1, make([]byte, 300<<10)), field(5, points)...)
+	return field(1, field(2, field(2, metric)))
+}
+
+// manySeries is a request of remote write 2 with a symbol of 300 KiB and a thousand series.
+func manySeries() []byte {
+	symbols := append([]byte{0x22, 0}, protowire.AppendBytes([]byte{0x22}, make([]byte, 300<<10))...)
+	return append(symbols, bytes.Repeat([]byte{0x2a, 4, 0x0a, 2, 0, 1}, 1000)...)
+}
+
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("gone") }
@@ -178,5 +204,8 @@ func FuzzDecoded(f *testing.F) {
 			require.GreaterOrEqual(t, n, int64(0))
 			require.LessOrEqual(t, n, 512*int64(len(b)))
 		}
+		require.GreaterOrEqual(t, builtOfSymbols(b), int64(0))
+		require.GreaterOrEqual(t, builtOfMetrics(b, 0), int64(0))
+		require.LessOrEqual(t, longestText(b), int64(len(b)))
 	})
 }
