@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -70,7 +71,10 @@ func (f *placeFlags) ask(fn func(context.Context, *promapi.Server) error) error 
 	defer s.Close()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, fmt.Errorf("no answer within %s", answerTimeout))
 	defer cancel()
-	return fn(ctx, s)
+	if err = fn(ctx, s); f.url == "" && f.address == "" && errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w; say where with --web.telemetry-address, or --prometheus.url of a patched Prometheus", err)
+	}
+	return err
 }
 
 // watchFlags say how often a table is shown.

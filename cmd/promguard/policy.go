@@ -28,7 +28,7 @@ import (
 
 type explainFlags struct {
 	query, config    string
-	upstream         string
+	upstream, http   string
 	start, end, step string
 	who              querylimit.Subject
 	output           *string
@@ -39,6 +39,7 @@ func policyCommands(app *kingpin.Application, stdout, stderr io.Writer) []subcom
 	explain := app.Command("explain", "Say what each limit thinks of a query.")
 	explain.Arg("query", "PromQL expression.").Required().StringVar(&f.query)
 	explain.Flag("upstream.url", "Server before which the query would be asked: its series and its memory decide what it costs.").StringVar(&f.upstream)
+	explain.Flag("upstream.http-config.file", "File with TLS and credentials for it, in the format of Prometheus's HTTP clients.").PlaceHolder("FILE").StringVar(&f.http)
 	f.output = cli.Output(explain)
 	explain.Flag("config.file", "Policy file; without it every limit has its default.").StringVar(&f.config)
 	explain.Flag("start", "First moment of a range query: Unix time, RFC 3339, or a duration before now such as 6h.").StringVar(&f.start)
@@ -121,7 +122,7 @@ func (f *explainFlags) ask(req *querylimit.Request) error {
 	if f.upstream == "" {
 		return nil
 	}
-	flags := upstreamFlags{urls: []string{f.upstream}, kind: string(upstream.KindPrometheus), probe: string(upstream.ProbeWarn)}
+	flags := upstreamFlags{urls: []string{f.upstream}, kind: string(upstream.KindPrometheus), probe: string(upstream.ProbeWarn), httpConfig: f.http}
 	o, err := flags.parse()
 	if err != nil {
 		return err
