@@ -248,14 +248,14 @@ BENCH_MEMORY = go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus -
 .PHONY: bench-proxy
 BENCH_PROXY_ARGS ?=
 bench-proxy: bench-proxy-build
-	$(BENCH_PROXY)
+	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
+	$(BENCH_PROXY) --proxy='prom-label-proxy=$(BIN)/prom-label-proxy --upstream={upstream} --insecure-listen-address={listen} --label=job --label-value=api'
+
 .PHONY: bench-proxy-build
 bench-proxy-build: promguard
 	go build -o $(BIN)/bench-proxy ./bench/proxy
-	cd bench/proxy/labelproxy && go build -o '$(CURDIR)/$(BIN)/' github.com/prometheus-community/prom-label-proxy
 BENCH_PROXY = $(BIN)/bench-proxy run $(BENCH_PROXY_ARGS) \
-	--proxy='promguard=$(BIN)/promguard serve --upstream.url={upstream} --web.listen-address={listen} --web.telemetry-address=127.0.0.1:0' \
-	--proxy='prom-label-proxy=$(BIN)/prom-label-proxy --upstream={upstream} --insecure-listen-address={listen} --label=job --label-value=api'
+	--proxy='promguard=$(BIN)/promguard serve --upstream.url={upstream} --web.listen-address={listen} --web.telemetry-address=127.0.0.1:0'
 
 ## figures: measure what the tables of README and docs say, and write them: FIGURES=memory,proxy by default, and the long ones replay,contract; FIGURES= only writes the tables
 .PHONY: figures figures-memory figures-proxy figures-replay figures-contract
