@@ -305,6 +305,7 @@ func TestOfRealServers(t *testing.T) {
 		b := open(t, 1440, 900, name == "proxy")
 		b.do(chromedp.Navigate(root + "/guard?" + url.Values{"query": {"sum by (handler) (rate(prometheus_http_requests_total[5m]))"}, "window": {"6h"}}.Encode()))
 		b.eventually(`document.getElementById("live").textContent.startsWith("Live")`)
+		b.eventually(`document.querySelectorAll("#running tbody tr").length > 0`)
 		b.picture("page-" + name)
 		b.isQuiet(root)
 	}

@@ -12,7 +12,7 @@ npm install --silent --no-audit --no-fund --prefix "$work" axe-core@4.14.1
 GOMEMLIMIT=${PAGE_MEMORY:-260MiB} "$bin/demo" --bin="$bin" --data="$work/data" --series=50000 --churn=30 --scrape-interval=5s \
 	--prometheus.port=19590 --proxy.port=19591 --telemetry.port=19592 --exposition.port=19593 >"$work/demo.log" 2>&1 &
 demo=$!
-trap 'rm -f "$storm"; kill $demo 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'rm -f "$storm"; kill $demo 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 until grep -q 'Ctrl-C stops all' "$work/demo.log"; do
 	kill -0 $demo || { cat "$work/demo.log"; exit 1; }
 	sleep 1
