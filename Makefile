@@ -46,12 +46,22 @@ endif
 stock:
 	@$(PATCHES) build --stock --out $(BIN)/stock --tags netgo
 
-## promguard, walreplay, oomstorm, demo: the other binaries
-.PHONY: promguard walreplay oomstorm demo
+## run-sharded: three shards of it with two replicas each, Thanos over them and a bucket, promguard in front; Ctrl-C stops all
+.PHONY: run-sharded
+run-sharded: prometheus promguard thanos sharded
+	$(BIN)/sharded run $(ARGS)
+
+## thanos: bin/peers/thanos, as pinned in test/peers/thanos
+.PHONY: thanos
+thanos:
+	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
+
+## promguard, walreplay, oomstorm, sharded, demo: the other binaries
+.PHONY: promguard walreplay oomstorm sharded demo
 promguard: PACKAGE := ./cmd/promguard
-walreplay oomstorm: PACKAGE = ./bench/$@
+walreplay oomstorm sharded: PACKAGE = ./bench/$@
 demo: PACKAGE := ./tools/demo
-promguard walreplay oomstorm demo:
+promguard walreplay oomstorm sharded demo:
 	@go build -ldflags "$$($(PATCHES) ldflags)" -o $(BIN)/ $(PACKAGE)
 
 ## install: promguard, prometheus and promtool of make build into PREFIX/bin, by default /usr/local/bin
@@ -124,12 +134,16 @@ test-race-patches: patches-apply
 
 ## test-peers: promguard before other projects' servers, Thanos and VictoriaMetrics, and drop rules as vmagent and Alloy read them, all built first
 .PHONY: test-peers
-test-peers: build stock
-	cd test/peers/thanos && go build -tags slicelabels -o '$(CURDIR)/$(BIN)/peers/' github.com/thanos-io/thanos/cmd/thanos
+test-peers: build stock thanos
 	cd test/peers/victoriametrics && go build -o '$(CURDIR)/$(BIN)/peers/' ./vmrelabel github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 	cd test/peers/alloy && go build -o '$(CURDIR)/$(BIN)/peers/' ./alloyrules
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'VMAgent|Alloy' ./internal/relabel
 	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -v -run 'ThroughPromguard' ./test
+
+## test-sharded: every expression of kube-prometheus through shards, Thanos and promguard, and kills of each part while it is read
+.PHONY: test-sharded
+test-sharded: prometheus promguard stock thanos
+	PROMGUARD_SHARDED='$(CURDIR)/$(BIN)' go test -count=1 -timeout 30m -v ./bench/sharded
 
 ## test-page: the page in Debian's Chromium, which is installed if it is absent, under load; pictures into docs/pictures; needs npm and curl
 .PHONY: test-page
@@ -278,6 +292,12 @@ figures-replay: stock prometheus walreplay
 	rm -rf build/figures-log
 figures-contract: stock prometheus oomstorm
 	$(RECORD) contract -- $(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
+
+## bench-sharded: what servers, Thanos and promguard take of a cluster of 1, 2, 4 and 8 thousandths of 7,500 nodes, and how it grows; BENCH_SHARDED_ARGS are further flags
+.PHONY: bench-sharded
+BENCH_SHARDED_ARGS ?=
+bench-sharded: prometheus promguard thanos sharded
+	$(BIN)/sharded bench $(BENCH_SHARDED_ARGS)
 
 include tools/packaging.mk
 include tools/cluster.mk

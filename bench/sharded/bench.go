@@ -1,0 +1,417 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/kubelike"
+)
+
+const (
+	fullNodes   = 7500
+	thousand    = 1000
+	benchScrape = 15 * time.Second
+	// rounds is how often every expression is asked.
+	rounds = 3
+)
+
+// controlPlane are the pools that do not grow with nodes: at full size they are a sixth
+// of a percent of all series, and of a thousandth they would be most.
+var controlPlane = []string{"apiserver", "etcd"}
+
+// seriesOf is how many series a modelled cluster has that has so many nodes, with all
+// pods of the last but for a few.
+func seriesOf(nodes int) int {
+	few, many := nodes*6000, nodes*7500+200_000
+	for many-few > 500 {
+		series, n := (few+many)/2, 0
+		c, err := kubelike.New(kubelike.Config{Series: series, Seed: 1, Start: time.Unix(0, 0)})
+		if err != nil {
+			return 0
+		}
+		for _, t := range c.Targets() {
+			if t.Pool == "node-exporter" {
+				n++
+			}
+		}
+		if n > nodes {
+			many = series
+		} else {
+			few = series
+		}
+	}
+	return few
+}
+
+// figures are what was measured of one size, by part and unit.
+type figures map[string]map[string]float64
+
+func (f figures) add(part, unit string, v float64) {
+	if f[part] == nil {
+		f[part] = map[string]float64{}
+	}
+	f[part][unit] += v
+}
+
+// bench measures chains of several sizes, and says how what they take grows.
+func bench(ctx context.Context, o options, sizes []int, window time.Duration, expressions string, out io.Writer) error {
+	queries, err := readExpressions(expressions)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "goos: %s\ngoarch: %s\ncpus: %d\npkg: github.com/promguard/promguard/bench/sharded\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	o.interval, o.block, o.without = benchScrape, window, controlPlane
+	measured := map[int]figures{}
+	for _, size := range sizes {
+		nodes := int(math.Round(float64(size) * fullNodes / thousand))
+		o.series = seriesOf(nodes)
+		f, err := measureSize(ctx, o, queries, window)
+		if err != nil {
+			return fmt.Errorf("%d thousandths: %w", size, err)
+		}
+		if err := f.write(out, size); err != nil {
+			return err
+		}
+		measured[size] = f
+	}
+	return writeGrowth(out, measured)
+}
+
+// readExpressions reads a list of objects with expr, in YAML or JSON.
+func readExpressions(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var list []struct{ Expr string }
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	seen, all := map[string]bool{}, []string(nil)
+	for _, e := range list {
+		// A variable stands for all it can be, or for a range.
+		expr := variable.ReplaceAllString(e.Expr, `=~".*"`)
+		expr = placeholder.ReplaceAllString(expr, "5m")
+		if !seen[expr] {
+			seen[expr] = true
+			all = append(all, expr)
+		}
+	}
+	return all, nil
+}
+
+var (
+	variable    = regexp.MustCompile(`=~?"VARX"`)
+	placeholder = regexp.MustCompile(`VARX`)
+)
+
+// measureSize starts a chain and measures it at rest, and then what queries take.
+func measureSize(ctx context.Context, o options, queries []string, window time.Duration) (f figures, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.data, err = os.MkdirTemp("", "sharded-*"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(o.data)
+	c, err := newChain(o, func(_ *part, err error) { cancel(err) })
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	f = figures{}
+	for _, do := range []func() error{
+		func() error { return c.start(ctx) },
+		func() error { return sleep(ctx, 2*o.interval) }, // First scrapes leave much to be collected.
+		func() error {
+			return f.cpu(c, "cpu-s/s", window.Seconds(), func() error { return sleep(ctx, window) })
+		},
+		func() error { return f.queries(ctx, c, queries, window) },
+		func() error { return f.memory(ctx, c) },
+		func() error { return f.disk(ctx, c) },
+	} {
+		if err := do(); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+	}
+	return f, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// cpu adds the processor time that each part takes while do runs, divided by n.
+func (f figures) cpu(c *chain, unit string, n float64, do func() error) error {
+	before := make([]time.Duration, len(c.parts))
+	var err error
+	for i, p := range c.parts {
+		if before[i], err = proc.CPUTime(p.cmd.Process.Pid); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	for i, p := range c.parts {
+		after, err := proc.CPUTime(p.cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
+		f.add(p.kind, unit, (after-before[i]).Seconds()/n)
+	}
+	return nil
+}
+
+// queries adds what a query takes, without what is taken at rest meanwhile.
+func (f figures) queries(ctx context.Context, c *chain, queries []string, window time.Duration) error {
+	n := float64(rounds * len(queries))
+	begun := time.Now()
+	err := f.cpu(c, "cpu-s/query", n, func() error {
+		for range rounds {
+			for _, q := range queries {
+				now := time.Now()
+				r, err := ask(ctx, c.reads(), ranged(q, now.Add(-window), now, c.interval))
+				if err != nil {
+					return fmt.Errorf("%s: %w", q, err)
+				}
+				if r.Status != "success" || len(r.Warnings) > 0 {
+					return fmt.Errorf("%s: %s %s %q", q, r.Status, r.Error, r.Warnings)
+				}
+			}
+		}
+		return nil
+	})
+	took := time.Since(begun).Seconds()
+	all := 0.0
+	for _, units := range f {
+		units["cpu-s/query"] = max(0, units["cpu-s/query"]-units["cpu-s/s"]*took/n)
+		all += units["cpu-s/query"]
+	}
+	f.add("promguard", "%cpu-of-queries", 100*f["promguard"]["cpu-s/query"]/all)
+	return err
+}
+
+// memory adds what is resident, and what of the heap lives.
+func (f figures) memory(ctx context.Context, c *chain) error {
+	for _, p := range c.parts {
+		m, err := proc.ReadMemory(p.cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
+		f.add(p.kind, "rss-B", float64(m.RSS))
+		if _, err := read(ctx, p.url+"/debug/pprof/heap?gc=1"); err != nil {
+			return err
+		}
+		live, err := metric(ctx, p, "go_memstats_heap_alloc_bytes")
+		if err != nil {
+			return err
+		}
+		f.add(p.kind, "live-B", live)
+		if p.kind == "server" {
+			series, err := metric(ctx, p, "prometheus_tsdb_head_series")
+			if err != nil {
+				return err
+			}
+			f.add(p.kind, "series", series)
+		}
+	}
+	return nil
+}
+
+func read(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, res.Status)
+	}
+	return text, err
+}
+
+// metric returns the value of a metric of a process that has no labels.
+func metric(ctx context.Context, p *part, name string) (float64, error) {
+	text, err := read(ctx, p.url+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+	if m == nil {
+		return 0, fmt.Errorf("%s has no metric %s", p.name, name)
+	}
+	return strconv.ParseFloat(string(m[1]), 64)
+}
+
+// disk waits until every server has uploaded a block, and adds what the log of a
+// second takes and what the blocks take.
+func (f figures) disk(ctx context.Context, c *chain) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*c.block+readyTimeout, errors.New("not every server has uploaded a block"))
+	defer cancel()
+	var blocks []block
+	err := until(ctx, func() bool {
+		all, err := c.blocks()
+		blocks = all
+		of := map[string]bool{}
+		for _, b := range all {
+			of[b.replica()] = true
+		}
+		return err == nil && len(of) == c.shards*c.replicas
+	})
+	if err != nil {
+		return err
+	}
+	var bytes, samples, rows float64
+	for _, b := range blocks {
+		size, err := sizeOf(filepath.Join(c.bucket, b.ULID))
+		if err != nil {
+			return err
+		}
+		bytes, samples, rows = bytes+float64(size), samples+b.Stats.NumSamples, rows+b.Stats.NumSeries
+	}
+	f.add("bucket", "B/series", bytes/rows)
+	f.add("bucket", "B/sample", bytes/samples)
+	for _, shard := range c.pods {
+		for _, pod := range shard {
+			log, err := metric(ctx, pod.server, "prometheus_tsdb_wal_storage_size_bytes")
+			if err != nil {
+				return err
+			}
+			f.add("server", "wal-B", log)
+		}
+	}
+	return nil
+}
+
+// block is the meta.json of a block in the bucket.
+type block struct {
+	ULID             string
+	MinTime, MaxTime int64
+	Stats            struct{ NumSamples, NumSeries float64 }
+	Thanos           struct{ Labels map[string]string }
+}
+
+func (b block) replica() string { return b.Thanos.Labels[replicaLabel] }
+
+// blocks are those of the bucket.
+func (c *chain) blocks() ([]block, error) {
+	files, err := filepath.Glob(filepath.Join(c.bucket, "*", "meta.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []block
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var b block
+		if err := json.Unmarshal(text, &b); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+func sizeOf(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// write writes the figures in Go's benchmark format.
+func (f figures) write(out io.Writer, size int) error {
+	w := benchfmt.NewWriter(out)
+	for _, part := range slices.Sorted(maps.Keys(f)) {
+		r := &benchfmt.Result{Name: benchfmt.Name(fmt.Sprintf("Sharded/thousandths=%d/part=%s", size, part)), Iters: 1}
+		for _, unit := range slices.Sorted(maps.Keys(f[part])) {
+			r.Values = append(r.Values, benchfmt.Value{Value: f[part][unit], Unit: unit})
+		}
+		if err := w.Write(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeGrowth says of every figure that is a sum over the cluster what is fixed, what
+// each thousandth adds, how far a measurement is from that line, and what it gives at
+// full size.
+func writeGrowth(out io.Writer, measured map[int]figures) error {
+	sizes := slices.Sorted(maps.Keys(measured))
+	if len(sizes) < 3 {
+		return nil // A line through two points says nothing.
+	}
+	first := measured[sizes[0]]
+	for _, part := range slices.Sorted(maps.Keys(first)) {
+		for _, unit := range slices.Sorted(maps.Keys(first[part])) {
+			x, y := make([]float64, len(sizes)), make([]float64, len(sizes))
+			for i, s := range sizes {
+				x[i], y[i] = float64(s), measured[s][part][unit]
+			}
+			fixed, each, off := line(x, y)
+			if _, err := fmt.Fprintf(out, "# %s %s: %.4g + %.4g for each thousandth, at most %.0f %% off; %.4g at full size\n",
+				part, unit, fixed, each, 100*off, fixed+each*thousand); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// line returns the straight line that has the least squares of relative distances, and
+// the largest of these.
+func line(x, y []float64) (fixed, each, off float64) {
+	var n, sx, sy, sxx, sxy float64
+	for i := range x {
+		w := 1 / max(y[i]*y[i], math.SmallestNonzeroFloat32)
+		n, sx, sy, sxx, sxy = n+w, sx+w*x[i], sy+w*y[i], sxx+w*x[i]*x[i], sxy+w*x[i]*y[i]
+	}
+	each = (n*sxy - sx*sy) / (n*sxx - sx*sx)
+	fixed = (sy - each*sx) / n
+	for i := range x {
+		off = max(off, math.Abs(fixed+each*x[i]-y[i])/y[i])
+	}
+	return fixed, each, off
+}

@@ -1,0 +1,70 @@
+// Copyright The promguard Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// manifest is the part of a Kubernetes object that is read here: of a Deployment or a
+// StatefulSet what its container runs, of a Prometheus what the operator adds.
+type manifest struct {
+	Kind string
+	Spec struct {
+		Template struct {
+			Spec struct {
+				Containers []struct{ Args []string }
+			}
+		}
+		AdditionalArgs []struct{ Name, Value string } `yaml:"additionalArgs"`
+	}
+}
+
+// arguments returns what the first container of a manifest is started with, so that what
+// is tried here is what is deployed.
+func arguments(file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for in := yaml.NewDecoder(f); ; {
+		var m manifest
+		if err := in.Decode(&m); errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s has no container with arguments", file)
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		var args []string
+		for _, a := range m.Spec.AdditionalArgs {
+			args = append(args, "--"+a.Name+"="+a.Value)
+		}
+		if c := m.Spec.Template.Spec.Containers; len(c) > 0 {
+			args = c[0].Args
+		}
+		if len(args) > 0 {
+			return args, nil
+		}
+	}
+}
+
+// with returns the arguments with others in place of those with the same flags, and of
+// those with the prefixes in drop.
+func with(args, drop []string, others ...string) []string {
+	for _, o := range others {
+		name, _, _ := strings.Cut(o, "=")
+		drop = append(slices.Clip(drop), name+"=")
+	}
+	kept := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return slices.ContainsFunc(drop, func(prefix string) bool { return strings.HasPrefix(arg, prefix) })
+	})
+	return append(kept, others...)
+}
