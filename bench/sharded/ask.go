@@ -55,6 +55,12 @@ type reply struct {
 	}
 }
 
+// missing are the warnings that something is missing: not those of PromQL about the
+// query, which Thanos has among them.
+func (r *reply) missing() []string {
+	return slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool { return strings.HasPrefix(w, "PromQL ") })
+}
+
 // ask asks a server. It is an error if no answer comes; one that says why is a reply.
 func ask(ctx context.Context, root string, q question) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, root+q.path, strings.NewReader(q.form.Encode()))

@@ -201,7 +201,7 @@ func (f figures) queries(ctx context.Context, c *chain, queries []string, window
 				if err != nil {
 					return fmt.Errorf("%s: %w", q, err)
 				}
-				if r.Status != "success" || len(r.Warnings) > 0 {
+				if r.Status != "success" || len(r.missing()) > 0 {
 					return fmt.Errorf("%s: %s %s %q", q, r.Status, r.Error, r.Warnings)
 				}
 			}

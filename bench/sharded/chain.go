@@ -190,7 +190,8 @@ func (c *chain) plan() (err error) {
 	}
 	objstore := "--objstore.config-file=" + c.objstore
 	var grpc string
-	if c.store, grpc, err = c.thanos("thanos-store-0", "store.yaml", nil, objstore, "--data-dir="+filepath.Join(c.data, "store")); err != nil {
+	if c.store, grpc, err = c.thanos("thanos-store-0", "store.yaml", nil, objstore, "--data-dir="+filepath.Join(c.data, "store"),
+		"--sync-block-duration="+(c.block/8).String()); err != nil { // Its default, for blocks of two hours.
 		return err
 	}
 	endpoints = append(endpoints, grpc)
@@ -303,7 +304,7 @@ func (c *chain) start(ctx context.Context) error {
 func (c *chain) up(ctx context.Context) error {
 	return until(ctx, func() bool {
 		a, err := ask(ctx, c.reads(), instant("count(up == 1)", time.Time{}))
-		return err == nil && len(a.Warnings) == 0 && a.number() == float64(c.targets.count)
+		return err == nil && len(a.missing()) == 0 && a.number() == float64(c.targets.count)
 	})
 }
 

@@ -37,7 +37,15 @@ type targets struct {
 	beat    time.Duration // 0: a target says what is; else what was at the last beat, with that time
 
 	mu    sync.Mutex
+	from  time.Time // targets expose nothing before, as servers that start later would miss it
 	cache map[*kubelike.Target]exposition
+}
+
+// expose lets targets begin to expose something at the next beat.
+func (t *targets) expose() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.from = time.Now().Truncate(t.beat).Add(t.beat)
 }
 
 type exposition struct {
@@ -50,6 +58,7 @@ func serveTargets(l net.Listener, series int, without []string, beat time.Durati
 	t := &targets{address: l.Addr().String(), start: time.Now(), beat: beat, cache: map[*kubelike.Target]exposition{}}
 	if beat > 0 {
 		t.start = t.start.Truncate(beat)
+		t.from = t.start.AddDate(1, 0, 0)
 	}
 	var err error
 	if t.cluster, err = kubelike.New(kubelike.Config{Series: series, Seed: 1, Start: t.start}); err != nil {
@@ -90,7 +99,7 @@ func (t *targets) serveBeat(w http.ResponseWriter, target *kubelike.Target) {
 func (t *targets) at(target *kubelike.Target, at time.Time) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.cache[target]; e.at.Equal(at) {
+	if e := t.cache[target]; e.at.Equal(at) || at.Before(t.from) {
 		return e.text, nil
 	}
 	var plain, stamped bytes.Buffer
