@@ -32,7 +32,7 @@ import (
 const (
 	fullNodes   = 7500
 	thousand    = 1000
-	benchScrape = 15 * time.Second
+	benchScrape = 30 * time.Second // as promguard size has it
 	// rounds is how often every expression is asked.
 	rounds = 3
 )
@@ -143,10 +143,8 @@ func measureSize(ctx context.Context, o options, queries []string, window time.D
 	f = figures{}
 	for _, do := range []func() error{
 		func() error { return c.start(ctx) },
-		func() error { return sleep(ctx, 2*o.interval) }, // First scrapes leave much to be collected.
-		func() error {
-			return f.cpu(c, "cpu-s/s", window.Seconds(), func() error { return sleep(ctx, window) })
-		},
+		func() error { return sleep(ctx, o.interval) }, // The first scrape of each target costs more.
+		func() error { return f.rest(ctx, c, window) },
 		func() error { return f.queries(ctx, c, queries, window) },
 		func() error { return f.memory(ctx, c) },
 		func() error { return f.disk(ctx, c) },
@@ -185,6 +183,32 @@ func (f figures) cpu(c *chain, unit string, n float64, do func() error) error {
 			return err
 		}
 		f.add(p.kind, unit, (after-before[i]).Seconds()/n)
+	}
+	return nil
+}
+
+// rest adds what is taken while nobody reads.
+func (f figures) rest(ctx context.Context, c *chain, window time.Duration) error {
+	if err := f.log(ctx, c, -1/window.Seconds()); err != nil {
+		return err
+	}
+	if err := f.cpu(c, "cpu-s/s", window.Seconds(), func() error { return sleep(ctx, window) }); err != nil {
+		return err
+	}
+	return f.log(ctx, c, 1/window.Seconds())
+}
+
+// log adds what the logs of all servers take, times a factor.
+func (f figures) log(ctx context.Context, c *chain, factor float64) error {
+	for _, p := range c.parts {
+		if p.kind != "server" {
+			continue
+		}
+		log, err := metric(ctx, p, "prometheus_tsdb_wal_storage_size_bytes")
+		if err != nil {
+			return err
+		}
+		f.add(p.kind, "wal-B/s", factor*log)
 	}
 	return nil
 }
@@ -275,8 +299,7 @@ func metric(ctx context.Context, p *part, name string) (float64, error) {
 	return strconv.ParseFloat(string(m[1]), 64)
 }
 
-// disk waits until every server has uploaded a block, and adds what the log of a
-// second takes and what the blocks take.
+// disk waits until every server has uploaded a block, and adds what blocks take.
 func (f figures) disk(ctx context.Context, c *chain) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*c.block+readyTimeout, errors.New("not every server has uploaded a block"))
 	defer cancel()
@@ -303,15 +326,6 @@ func (f figures) disk(ctx context.Context, c *chain) error {
 	}
 	f.add("bucket", "B/series", bytes/rows)
 	f.add("bucket", "B/sample", bytes/samples)
-	for _, shard := range c.pods {
-		for _, pod := range shard {
-			log, err := metric(ctx, pod.server, "prometheus_tsdb_wal_storage_size_bytes")
-			if err != nil {
-				return err
-			}
-			f.add("server", "wal-B", log)
-		}
-	}
 	return nil
 }
 
@@ -366,13 +380,22 @@ func (f figures) write(out io.Writer, size int) error {
 	for _, part := range slices.Sorted(maps.Keys(f)) {
 		r := &benchfmt.Result{Name: benchfmt.Name(fmt.Sprintf("Sharded/thousandths=%d/part=%s", size, part)), Iters: 1}
 		for _, unit := range slices.Sorted(maps.Keys(f[part])) {
-			r.Values = append(r.Values, benchfmt.Value{Value: f[part][unit], Unit: unit})
+			r.Values = append(r.Values, benchfmt.Value{Value: significant(f[part][unit]), Unit: unit})
 		}
 		if err := w.Write(r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// significant rounds to four digits.
+func significant(v float64) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if err != nil {
+		return v
+	}
+	return rounded
 }
 
 // writeGrowth says of every figure that is a sum over the cluster what is fixed, what
