@@ -72,7 +72,6 @@ func TestProcessesAreStartedWithTheArgumentsOfTheManifests(t *testing.T) {
 	require.Equal(t, "query-frontend", c.frontend.args[0])
 	require.Contains(t, c.frontend.args, "--query-range.split-interval=24h")
 	require.Contains(t, c.query[1].args, "--query.replica-label="+replicaLabel)
-	require.Contains(t, c.pods[0][0].server.args, "--guard.api-timeout=2m")
 	require.Contains(t, c.proxy.args, "--web.shutdown-timeout=125s")
 	for _, p := range c.parts {
 		for _, arg := range p.args {
@@ -83,14 +82,23 @@ func TestProcessesAreStartedWithTheArgumentsOfTheManifests(t *testing.T) {
 	require.Equal(t, "prometheus-k8s-shard-2-1", c.pods[2][1].server.name)
 }
 
+func TestArgumentsOfTheOperatorsObjectsAreReadToo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "prometheus.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("kind: Prometheus\nspec: {additionalArgs: [{name: guard.api-timeout, value: 2m}]}\n"), 0o666))
+	args, err := arguments(file)
+	require.NoError(t, err)
+	require.Equal(t, []string{"--guard.api-timeout=2m"}, args)
+	require.Equal(t, []string{"a", "--c=4", "--b=3"}, with([]string{"a", "--b=1", "--d.e=2", "--c=4"}, []string{"--d"}, "--b=3"))
+}
+
 func TestEveryTargetIsOfOneShard(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	targets, err := serveTargets(l, 50_000, nil, time.Second)
+	targets, err := serveTargets(l, 20_000, nil, time.Second)
 	require.NoError(t, err)
 	defer targets.server.Close()
 	const shards = 3
-	kept := map[string]int{}
+	kept, of := map[string]int{}, [shards]int{}
 	for shard := range shards {
 		c, err := config.Load(targets.prometheusConfig(time.Second, "r", shard, shards), nil)
 		require.NoError(t, err)
@@ -101,6 +109,7 @@ func TestEveryTargetIsOfOneShard(t *testing.T) {
 				}
 				if keep := relabel.ProcessBuilder(labels.NewBuilder(target.Labels), s.RelabelConfigs...); keep {
 					kept[target.Pool+target.Labels.String()]++
+					of[shard]++
 				}
 			}
 		}
@@ -109,6 +118,7 @@ func TestEveryTargetIsOfOneShard(t *testing.T) {
 	for target, n := range kept {
 		require.Equal(t, 1, n, target)
 	}
+	require.NotContains(t, of, 0, "nothing is missing without that shard")
 }
 
 func TestSamplesOfABeatHaveItsTime(t *testing.T) {

@@ -39,19 +39,19 @@ func arguments(file string) ([]string, error) {
 	for in := yaml.NewDecoder(f); ; {
 		var m manifest
 		if err := in.Decode(&m); errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s has no container with arguments", file)
+			return nil, fmt.Errorf("%s has no container", file)
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		var args []string
-		for _, a := range m.Spec.AdditionalArgs {
-			args = append(args, "--"+a.Name+"="+a.Value)
+		if m.Kind == "Prometheus" {
+			var args []string
+			for _, a := range m.Spec.AdditionalArgs {
+				args = append(args, "--"+a.Name+"="+a.Value)
+			}
+			return args, nil
 		}
 		if c := m.Spec.Template.Spec.Containers; len(c) > 0 {
-			args = c[0].Args
-		}
-		if len(args) > 0 {
-			return args, nil
+			return c[0].Args, nil
 		}
 	}
 }
