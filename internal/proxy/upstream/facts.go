@@ -118,7 +118,7 @@ func askFacts(ctx context.Context, ask asker, before Facts) (*Facts, error) {
 type buildInfo struct{ Application, Version, Revision, GoVersion string }
 
 func (f *Facts) noteBuild(a answer) {
-	build, _ := data[buildInfo](a)
+	build := data[buildInfo](a)
 	f.Application, f.Version, f.Secret = build.Application, build.Version, false
 	f.built = kindOf(build.Application, build.Version, build.Revision+build.GoVersion != "")
 	if f.strange = 0; !a.isEnvelope() {
@@ -147,7 +147,7 @@ func kindOf(application, version string, built bool) Kind {
 }
 
 func (f *Facts) noteFlags(a answer) {
-	flags, _ := data[map[string]string](a)
+	flags := data[map[string]string](a)
 	f.Lookback = 0
 	if d, err := model.ParseDuration(flags["query.lookback-delta"]); err == nil {
 		f.Lookback = time.Duration(d)
@@ -159,11 +159,11 @@ func (f *Facts) noteFlags(a answer) {
 }
 
 func (f *Facts) noteFeatures(a answer) {
-	f.Features, _ = data[map[string]map[string]bool](a) // A new one: others may read the old one.
+	f.Features = data[map[string]map[string]bool](a) // A new one: others may read the old one.
 }
 
 func (f *Facts) noteStart(a answer) {
-	info, _ := data[struct{ StartTime time.Time }](a)
+	info := data[struct{ StartTime time.Time }](a)
 	f.Started = info.StartTime
 }
 
@@ -174,7 +174,7 @@ func (f *Facts) noteStep(a answer) {
 	if f.NoAPI = ""; f.strange != 0 && !a.isEnvelope() {
 		f.NoAPI = fmt.Sprintf("it answers %d at %sstatus/buildinfo and %d at %squery", f.strange, apiPrefix, a.code, apiPrefix)
 	}
-	vector, _ := data[struct {
+	vector := data[struct {
 		Result []struct{ Value [2]any }
 	}](a)
 	if len(vector.Result) != 1 {
@@ -186,23 +186,30 @@ func (f *Facts) noteStep(a answer) {
 	}
 }
 
-// data returns the data of a successful answer; of another, the zero value.
-func data[T any](a answer) (T, bool) {
-	var envelope struct {
-		Status string
-		Data   T
-	}
-	if a.code/100 == 2 && json.Unmarshal(a.body, &envelope) == nil && envelope.Status == "success" {
-		return envelope.Data, true
-	}
-	var none T
-	return none, false
+// envelope is an answer of Prometheus's API.
+type envelope[T any] struct {
+	Status   string
+	Data     T
+	Warnings []string
 }
+
+const statusSuccess = "success"
+
+// envelopeOf returns a successful answer; of another, the zero value.
+func envelopeOf[T any](a answer) (e envelope[T]) {
+	if a.code/100 != 2 || json.Unmarshal(a.body, &e) != nil || e.Status != statusSuccess {
+		return envelope[T]{}
+	}
+	return e
+}
+
+// data returns the data of a successful answer; of another, the zero value.
+func data[T any](a answer) T { return envelopeOf[T](a).Data }
 
 // isEnvelope reports whether the answer is one of Prometheus's API, be it an error.
 func (a answer) isEnvelope() bool {
-	var envelope struct{ Status string }
-	return json.Unmarshal(a.body, &envelope) == nil && (envelope.Status == "success" || envelope.Status == "error")
+	var e struct{ Status string }
+	return json.Unmarshal(a.body, &e) == nil && (e.Status == statusSuccess || e.Status == "error")
 }
 
 func (a answer) isSecret() bool {

@@ -5,6 +5,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -51,18 +52,26 @@ func (p *Pool) watchHead(ctx context.Context) {
 // learnHead asks the server that is read from for its series, and returns how long it
 // is to be left in peace. What cannot be asked now stays as it was.
 func (p *Pool) learnHead(ctx context.Context) (pause time.Duration) {
-	if p.mode == ProbeOff || p.kind != KindPrometheus {
-		return headEvery
-	}
 	p.mu.Lock()
 	s := p.chosen.Load()
-	ready := s != nil && s.state == Ready
+	ready, kind := s != nil && s.state == Ready, p.kind
+	if ready && s.facts != nil {
+		kind = cmp.Or(s.facts.Kind, kind)
+	}
 	p.mu.Unlock()
-	if !ready {
+	ask := map[Kind]func(context.Context, *Server) (*querylimit.Head, error){
+		KindPrometheus: p.askHead, KindThanos: p.askThanos,
+	}[kind]
+	switch {
+	case p.mode == ProbeOff || ask == nil:
+		return headEvery
+	case !ready:
 		return lookEvery
 	}
 	start := time.Now()
-	h, err := p.askHead(ctx, s)
+	asking, cancel := context.WithTimeout(ctx, 5*lookTimeout)
+	defer cancel()
+	h, err := ask(asking, s)
 	if err == nil {
 		p.head.Store(h)
 		p.learned(h)
@@ -83,24 +92,30 @@ type tsdbStatus struct {
 		NumSeries int
 		MinTime   int64
 	}
-	SeriesCountByMetricName, LabelValueCountByLabelName, SeriesCountByLabelValuePair []struct {
+	SeriesCountByMetricName, LabelValueCountByLabelName, MemoryInBytesByLabelName, SeriesCountByLabelValuePair []struct {
 		Name  string
 		Value int
 	}
 }
 
+// ask returns a successful answer.
+func ask[T any](ctx context.Context, p *Pool, s *Server, path, query string) (e envelope[T], err error) {
+	a, err := p.get(ctx, s, apiPrefix+path, query)
+	if err != nil {
+		return e, err
+	}
+	if e = envelopeOf[T](a); e.Status != statusSuccess {
+		return e, fmt.Errorf("status %d at %s%s", a.code, apiPrefix, path)
+	}
+	return e, nil
+}
+
 func (p *Pool) askHead(ctx context.Context, s *Server) (*querylimit.Head, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*lookTimeout)
-	defer cancel()
-	a, err := p.get(ctx, s, apiPrefix+"status/tsdb", "limit="+strconv.Itoa(headEntries))
+	status, err := ask[tsdbStatus](ctx, p, s, "status/tsdb", "limit="+strconv.Itoa(headEntries))
 	if err != nil {
 		return nil, err
 	}
-	status, ok := data[tsdbStatus](a)
-	if !ok {
-		return nil, fmt.Errorf("status %d at %sstatus/tsdb", a.code, apiPrefix)
-	}
-	h := status.head()
+	h := status.Data.head()
 	return h, p.readMetrics(ctx, s, h)
 }
 

@@ -56,7 +56,7 @@ func TestSeriesOfTheServerAreAskedForOnceAMinuteAndKept(t *testing.T) {
 
 func TestSeriesAreNotAskedForWhereNobodyTellsThemAsPrometheusDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, p := range []*testPool{newTestPool(t, KindThanos, ProbeRequire, "http://a"), newTestPool(t, KindPrometheus, ProbeOff, "http://a")} {
+		for _, p := range []*testPool{newTestPool(t, KindMimir, ProbeRequire, "http://a"), newTestPool(t, KindPrometheus, ProbeOff, "http://a")} {
 			p.serve("a", with(healthy(10), statusTSDB, success(tsdbLists), "/metrics", serverMetrics))
 			_ = p.Check(t.Context())
 			require.Nil(t, p.Head())
