@@ -32,6 +32,9 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	if res.StatusCode/100 == 2 && res.ContentLength < 0 && res.ProtoMajor == 1 && !slices.Contains(res.TransferEncoding, "chunked") {
 		return errNoEnd // It ends with the connection, so that a part looks whole.
 	}
+	if p.seesPartial(x) && res.StatusCode/100 == 2 && isPlain(res) && isJSON(res) {
+		res.Body = jsonedit.New(res.Body, jsonedit.Options{Seen: func(warnings []string) { p.notePartial(x, warnings) }})
+	}
 	if err := p.limitSize(res, x); err != nil {
 		return err
 	}

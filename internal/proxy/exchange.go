@@ -27,6 +27,7 @@ type exchange struct {
 	key      string              // of what was asked; see canonical.Request.Write
 	exceeded querylimit.Refusals // of limits that it ran into on its way
 	bounded  bounded             // the answer; nil before it, or if it has no limit
+	partial  bool                // the answer lacks what a server did not give
 	aborted  string              // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
 
 	end   func()
@@ -82,7 +83,7 @@ func (p *Proxy) CountLostLog() { p.metrics.logLost.Inc() }
 // log logs the request if the log wants it. Text of a client is copied, not
 // interpreted.
 func (x *exchange) log(to *querylog.Log, start time.Time, took time.Duration, rw *responseWriter, r *http.Request) {
-	if x.endpoint == nil || !to.Wants(took, x.failed(rw) || len(x.refusals()) > 0) {
+	if x.endpoint == nil || !to.Wants(took, x.failed(rw) || x.partial || len(x.refusals()) > 0) {
 		return
 	}
 	e := &querylog.Entry{
@@ -90,7 +91,7 @@ func (x *exchange) log(to *querylog.Log, start time.Time, took time.Duration, rw
 		Tenant: x.who.Tenant, Dashboard: x.who.Dashboard, Panel: x.who.Panel, User: x.who.User,
 		Alert: x.who.Alert, AlertRule: x.who.AlertRule, UserAgent: x.who.UserAgent,
 		Fingerprints: querylimit.Fingerprints(x.verdict.Queries), Limits: x.limits(), Rules: x.verdict.Rules,
-		Code: rw.code, Aborted: x.aborted, Took: took.Seconds(), Bytes: rw.bytes,
+		Code: rw.code, Aborted: x.aborted, Partial: x.partial, Took: took.Seconds(), Bytes: rw.bytes,
 	}
 	e.Client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if q := x.request; q != nil {

@@ -102,8 +102,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out.Host = ""
 	out.Trailer, out.TransferEncoding = nil, nil
 	x.identity.Rewrite(out.Header, &x.who, pr.In.RemoteAddr)
-	if len(x.warnings) > 0 || x.measuresPlain() {
-		// A warning goes into plain JSON, and a decoded size is that of plain JSON.
+	if len(x.warnings) > 0 || x.measuresPlain() || p.seesPartial(x) {
+		// A warning goes into plain JSON and is seen there, and a decoded size is that of it.
 		out.Header.Set("Accept-Encoding", "identity")
 	}
 	x.key = x.request.Write(out) // To which server, send decides.

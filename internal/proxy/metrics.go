@@ -49,6 +49,7 @@ type metrics struct {
 	adjusted      *prometheus.CounterVec
 	upstream      *prometheus.CounterVec
 	clientGone    *prometheus.CounterVec
+	partial       *prometheus.CounterVec
 	lostWarnings  prometheus.Counter
 	collapsed     prometheus.Counter
 	logLost       prometheus.Counter
@@ -81,6 +82,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		adjusted:   counter("promguard_adjusted_total", "Requests that a limit in mode enforce gave a start or a limit of its own, by limit.", "limit"),
 		upstream:   counter("promguard_upstream_errors_total", "Requests that the upstream server did not answer in full, by reason.", "reason"),
 		clientGone: counter("promguard_client_gone_total", "Requests whose client left before the end of the answer, by endpoint class.", "class"),
+		partial:    counter("promguard_partial_answers_total", "Answers of Thanos with a warning that a server behind it gave nothing, by endpoint class.", "class"),
 		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_warnings_lost_total", Help: "Answers without a warning that belongs to them: that of a limit in mode warn, because they were not plain JSON, or those that the server sent after a list that was truncated far before its end.",
 		}),
@@ -92,7 +94,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		resent: counter("promguard_upstream_resent_total", "Requests that went to another upstream server after the first one failed, by why they could.", "reason"),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.refused, m.shed, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.lostWarnings, m.collapsed, m.logLost, m.resent)
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.refused, m.shed, m.exceeded, m.adjusted, m.upstream, m.clientGone, m.partial, m.lostWarnings, m.collapsed, m.logLost, m.resent)
 	m.precreate()
 	return m
 }
@@ -148,6 +150,7 @@ func (m *metrics) precreate() {
 		m.duration.WithLabelValues(class)
 		m.inFlight.WithLabelValues(class)
 		m.clientGone.WithLabelValues(class)
+		m.partial.WithLabelValues(class)
 	}
 	for _, limit := range querylimit.Limits() {
 		for _, mode := range querylimit.Modes()[1:] {

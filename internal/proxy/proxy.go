@@ -106,6 +106,7 @@ type Proxy struct {
 	stopping  atomic.Bool // Stop was called
 	through   names
 	looped    sync.Once // a loop was logged
+	partial   bool      // answers may be, see seesPartial
 
 	readTimeout, stallTimeout time.Duration
 }
@@ -120,6 +121,7 @@ func New(o Options) *Proxy {
 		top:          o.Top,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
+		partial:      o.Kind == upstream.KindThanos,
 		readTimeout:  o.ReadTimeout,
 		stallTimeout: o.StallTimeout,
 	}

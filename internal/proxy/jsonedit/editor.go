@@ -37,6 +37,8 @@ type Editor struct {
 	told                  bool
 	hasMembers, needComma bool // before those that are added, and behind them
 	lost                  func()
+	seen                  func([]string)
+	texts                 []byte // of the warnings of the server so far
 }
 
 // step looks at the chunk from i on, and returns where it went to. It goes on
@@ -59,6 +61,9 @@ type Options struct {
 	IsMap bool
 	// Exceeded is called once if the answer is longer than Limit.
 	Exceeded func()
+	// Seen, if not nil, is called with the warnings of the server, if there are any: all,
+	// or the first 16 KiB.
+	Seen func([]string)
 	// Lost is called if warnings, of either end, do not reach the client in an
 	// answer that does.
 	Lost func()
@@ -66,7 +71,7 @@ type Options struct {
 
 // New returns what src becomes.
 func New(src io.ReadCloser, o Options) *Editor {
-	e := &Editor{src: src, warnings: items(o.Warnings), isMap: o.IsMap, lost: o.Lost, output: output{left: math.MaxInt64}, next: (*Editor).beforeEnvelope}
+	e := &Editor{src: src, warnings: items(o.Warnings), isMap: o.IsMap, lost: o.Lost, seen: o.Seen, output: output{left: math.MaxInt64}, next: (*Editor).beforeEnvelope}
 	if o.Limit > 0 {
 		e.bound(o.Limit, o.Exceeded)
 		e.discard, e.maxHeld, e.more = o.Limit+1<<20, maxHeld, items([]string{o.Truncated})

@@ -81,3 +81,42 @@ func BenchmarkWarnings(b *testing.B) {
 		}
 	}
 }
+
+func TestWarningsOfTheServerAreToldAndPassAsTheyAre(t *testing.T) {
+	long := strings.Repeat("x", maxSeen)
+	for in, want := range map[string][]string{
+		`{"data":{"warnings":["no"]},"warnings":["a","b]\"[","c"]}`: {"a", `b]"[`, "c"},
+		`{"warnings":[ "a" ] ,"data":[]}`:                           {"a"},
+		`{"warnings":[]}`:                                           nil,
+		`{"warnings":["a",1,"b"]}`:                                  {"a"},
+		`{"warnings":["a","` + long + `"]}`:                         {"a"},
+		`{"warnings":["a"`:                                          nil,
+		`{"warnings":"a"}`:                                          nil,
+		`{"data":["warnings",["a"]]}`:                               nil,
+	} {
+		for _, wrap := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
+			var seen []string
+			got, err := io.ReadAll(New(io.NopCloser(wrap(strings.NewReader(in))), Options{Seen: func(list []string) { seen = append(seen, list...) }}))
+			require.NoError(t, err)
+			require.Equal(t, in, string(got))
+			require.Equal(t, want, seen, in)
+		}
+	}
+}
+
+// FuzzWarningsAreSeenAsTheyAreDecoded compares with a decoder that holds all of the answer.
+func FuzzWarningsAreSeenAsTheyAreDecoded(f *testing.F) {
+	for _, seed := range []string{`{"warnings":["a"],"data":[]}`, `{"data":{"warnings":["b"]},"warnings":["\"]"]}`, `[1]`, `{"warnings":["a"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		var seen []string
+		got, err := io.ReadAll(New(io.NopCloser(strings.NewReader(in)), Options{Seen: func(list []string) { seen = append(seen, list...) }}))
+		require.NoError(t, err)
+		require.Equal(t, in, string(got))
+		var want struct{ Warnings []string }
+		if json.Unmarshal([]byte(in), &want) == nil && strings.Count(strings.ToLower(in), "warnings") == 1 && len(in) < maxSeen && strings.Contains(in, `"warnings":[`) && !strings.Contains(in, `\u`) && !strings.Contains(in, "null") {
+			require.ElementsMatch(t, want.Warnings, seen)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 )
 
 // items writes texts as JSON strings with commas between them.
@@ -48,7 +49,39 @@ func (e *Editor) firstWarning(i int) int {
 		e.insert([]byte{','})
 	}
 	e.nest, e.next = nest{openBracket, closeBracket, 1}, (*Editor).nested
+	if e.seen != nil {
+		e.next = (*Editor).serversWarnings
+	}
 	return i
+}
+
+// maxSeen is how much is kept of the warnings of the server.
+const maxSeen = 16 << 10
+
+// serversWarnings keeps the warnings of the server until they are whole.
+func (e *Editor) serversWarnings(i int) int {
+	end := e.outside.nestEnd(i, &e.nest)
+	e.texts = append(e.texts, e.chunk[i:min(end, i+maxSeen-len(e.texts))]...)
+	if e.nest.depth == 0 {
+		e.seen(decodeStrings(e.texts))
+		e.texts, e.next = nil, (*Editor).member
+	}
+	return end
+}
+
+// decodeStrings returns the strings of a JSON array without its first bracket, up to where it
+// is cut.
+func decodeStrings(text []byte) (list []string) {
+	d := json.NewDecoder(io.MultiReader(strings.NewReader("["), bytes.NewReader(text)))
+	_, _ = d.Token()
+	for d.More() {
+		var s string
+		if d.Decode(&s) != nil {
+			break
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 // addWarnings puts them before the end of the envelope at i.

@@ -50,10 +50,12 @@ type Entry struct {
 	Limit        *int       `json:"limit,omitempty"`
 
 	// What came of it. Aborted says who ended the answer before its end, whatever the
-	// code: one of the Aborted constants; Took and Bytes are then those of a part. Limits are those exceeded, with their modes, as in
+	// code: one of the Aborted constants; Took and Bytes are then those of a part. Partial is
+	// set if a server behind Thanos gave nothing. Limits are those exceeded, with their modes, as in
 	// "range:observe"; Rules those that matched.
 	Code    int      `json:"code"`
 	Aborted string   `json:"aborted,omitempty"`
+	Partial bool     `json:"partial,omitempty"`
 	Limits  []string `json:"limits,omitempty"`
 	Rules   []string `json:"rules,omitempty"`
 	Took    float64  `json:"took_seconds"`
@@ -79,7 +81,7 @@ type Options struct {
 	// File is appended to. Empty means no log.
 	File string
 	// SlowerThan is how long a request takes to be written in any case, as every
-	// request is that failed, was refused or exceeded a limit; 0 means all.
+	// request is that failed, was refused, exceeded a limit or got a part; 0 means all.
 	SlowerThan time.Duration
 	// Sample is the share of the others that is written, 0 to 1.
 	Sample float64
