@@ -42,7 +42,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 	}
 	f.memory.least, f.memory.leastWhy = leastBudget, "each read takes 1 MiB at its start, and one may have half"
 	f.text.words = []string{on, off}
-	add("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL evaluation keeps --query.timeout; this is then the time for the answer. off means no deadline.",
+	add("guard.api-timeout", "Deadline of every request that reads through the API or /federate. A request's own timeout= can only shorten it. PromQL, and remote read for PromQL elsewhere, have --query.timeout on top. off means no deadline.",
 		"30s", &f.timeout)
 	add("guard.metadata-concurrency", "How many requests for metadata (series, labels, targets, status/tsdb, search) run at a time: auto, off, or a number. auto is twice GOMAXPROCS, at least 4.",
 		"auto", &f.metadata)
@@ -52,7 +52,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"auto", &f.query)
 	add("guard.read-procs", "How many processors requests that run for long may keep busy while memory is tight: auto, off, or a number. auto is one less than GOMAXPROCS, at least 1: the rest is for small queries, scrapes and rules.",
 		"auto", &f.procs)
-	add("guard.queue-timeout", "How long a request waits for its turn before it is answered with 503 and Retry-After. off means that none waits.",
+	add("guard.queue-timeout", "How long a request other than remote read, which waits until its deadline, waits for its turn before it is answered with 503 and Retry-After. off means that none waits.",
 		"10s", &f.queueTimeout)
 	add("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is what everything else leaves of --guard.memory-limit, or of what that is by default; a size is the most that it may be.",
 		"auto", &f.memory)

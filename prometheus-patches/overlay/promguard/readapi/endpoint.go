@@ -24,6 +24,8 @@ type endpoint struct {
 	timeout time.Duration // 0: none.
 	// source says where timeout comes from.
 	source string
+	// wait is how long a request waits for its turn.
+	wait time.Duration
 	// holdsDatabase says that the answer is sent while the database is open, which holds
 	// up the head's compaction.
 	holdsDatabase bool
@@ -106,6 +108,7 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		name:       prefix + route,
 		limits:     reads.Limits{ReadBounds: storage.ReadBounds{ResponseBytes: o.ResponseBytes}, CheckText: h.text},
 		timeout:    o.Timeout,
+		wait:       o.QueueTimeout,
 		source:     fmt.Sprintf("%s=%s", TimeoutFlag, o.Timeout),
 		json:       prefix != "" && route != "/read",
 		remoteRead: route == "/read",
@@ -128,16 +131,28 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 	case kindBulk:
 		e.pool = h.bulk
 		e.limits.SeriesBytes = bulkSeriesBytes
+		if e.remoteRead { // A part of an evaluation elsewhere, which would fail.
+			e.evaluates(o)
+			if e.wait > 0 { // As upstream's limit of remote reads: nobody asks again.
+				e.wait = max(e.wait, e.timeout)
+			}
+		}
 	case kindQuery:
 		e.pool = h.query
 		e.limits.SeriesBytes = querySeriesBytes
-		evaluates := route != "/query_exemplars" // They are copied at once.
-		if o.Timeout > 0 && evaluates {
-			e.timeout = sum(o.QueryTimeout, o.Timeout)
-			e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", o.QueryTimeout, TimeoutFlag, o.Timeout)
+		if route != "/query_exemplars" { // They are copied at once.
+			e.evaluates(o)
 		}
 	}
 	return e
+}
+
+// evaluates gives the endpoint the time of an evaluation, besides its own.
+func (e *endpoint) evaluates(o *Options) {
+	if o.Timeout > 0 {
+		e.timeout = sum(o.QueryTimeout, o.Timeout)
+		e.source = fmt.Sprintf("--query.timeout=%s for the evaluation, %s=%s for the answer", o.QueryTimeout, TimeoutFlag, o.Timeout)
+	}
 }
 
 // sum adds two durations of at least 0; a sum that is too large is the largest.

@@ -132,7 +132,7 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 // run runs the handler when it is the read's turn, and again if it finds out that it
 // must wait. That it does for as long as it may take: nobody waits for it.
 func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
-	timer := time.NewTimer(h.opts.QueueTimeout)
+	timer := time.NewTimer(w.endpoint.wait)
 	defer timer.Stop()
 	body, _ := r.Body.(io.Seeker) // What was read before the handler ran.
 	turn := timer.C
@@ -143,7 +143,7 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 		}
 		waited := time.Now()
 		w.waits = true
-		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, turn, h.opts.QueueTimeout)
+		leave, err := h.table.Admit(w.ctx, w.read, w.endpoint.pool, turn, w.endpoint.wait)
 		h.metrics.waited(w.endpoint, time.Since(waited))
 		if err != nil {
 			return
@@ -154,7 +154,7 @@ func (h *Handlers) run(w *writer, next http.HandlerFunc, r *http.Request) {
 		next(w, r)
 		w.ran += time.Since(began)
 		w.running = false
-		if h.opts.QueueTimeout > 0 {
+		if w.endpoint.wait > 0 {
 			turn = nil
 		}
 	}

@@ -19,12 +19,12 @@ import (
 // Options are the limits of all read requests. The zero value of each means no
 // limit.
 type Options struct {
-	// Timeout is the deadline of a request; one that evaluates PromQL has
-	// QueryTimeout, the evaluation's own limit, on top.
+	// Timeout is the deadline of a request; one that evaluates PromQL, or reads for an
+	// evaluation elsewhere, has QueryTimeout, the evaluation's own limit, on top.
 	Timeout, QueryTimeout time.Duration
 	// MetadataConcurrency, BulkConcurrency and QueryConcurrency are how many
 	// requests for metadata, for federation and remote read, and for PromQL may
-	// run at a time. Others wait for QueueTimeout.
+	// run at a time. Others wait for QueueTimeout, remote reads until their deadline.
 	MetadataConcurrency, BulkConcurrency, QueryConcurrency int
 	QueueTimeout                                           time.Duration
 	// Procs is how many processors reads that run for long may keep busy while memory is

@@ -8,7 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/golang/snappy"
 	"github.com/stretchr/testify/require"
@@ -94,5 +97,42 @@ func FuzzRemoteReadOnTheWire(f *testing.F) {
 		require.LessOrEqual(t, len(req.Queries), maxReadQueries)
 		require.LessOrEqual(t, matchers, maxReadMatchers)
 		require.Equal(t, want, regexes)
+	})
+}
+
+func TestARemoteReadHasTheTimeOfTheQueryThatItIsAPartOf(t *testing.T) {
+	message := snappy.Encode(nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		h := limited(t, Options{Timeout: 30 * time.Second, QueryTimeout: 2 * time.Minute, BulkConcurrency: 1, QueueTimeout: 10 * time.Second})
+		ask := func(handler http.HandlerFunc) (code int, body string, took time.Duration) {
+			rec, start := httptest.NewRecorder(), time.Now()
+			handler(rec, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(message)))
+			return rec.Code, rec.Body.String(), time.Since(start)
+		}
+		takes := func(d time.Duration) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case <-time.After(d):
+				case <-r.Context().Done():
+				}
+			}
+		}
+		var others sync.WaitGroup
+		others.Go(func() { ask(h.API("/read", takes(time.Minute))) })
+		synctest.Wait()
+		others.Go(func() {
+			code, body, took := ask(h.Root("/federate", takes(0)))
+			require.Equal(t, http.StatusServiceUnavailable, code, body)
+			require.Equal(t, 10*time.Second, took)
+		})
+		code, body, took := ask(h.API("/read", takes(time.Second)))
+		require.Equal(t, http.StatusOK, code, body)
+		require.Equal(t, 61*time.Second, took, "it waits for its turn as upstream lets it")
+		others.Wait()
+
+		code, body, took = ask(h.API("/read", takes(time.Hour)))
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body, "--query.timeout=2m0s")
+		require.Equal(t, 150*time.Second, took)
 	})
 }
