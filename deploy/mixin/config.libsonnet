@@ -11,6 +11,10 @@
     prometheus: 'job=~"(.+[-/])?prometheus(-k8s)?"',
     // Its volumes, as the operator calls them.
     dataVolume: 'persistentvolumeclaim=~"prometheus-.+"',
+    // Thanos over shards: kube-prometheus-stack calls its sidecars otherwise.
+    sidecar: 'job=~"(.+[-/])?thanos-(sidecar|discovery)"',
+    query: 'job=~"(.+[-/])?thanos-query"',
+    compact: 'job=~"(.+[-/])?thanos-compact(or)?"',
     apiserver: 'job="apiserver"',
     // Every job that is called after etcd: one of others' etcds is told of, too,
     // where it is scraped.

@@ -28,6 +28,7 @@
   prometheusAlerts+:: {
     groups: proxied([(import 'alerts/proxy.libsonnet')($._config)], []) + [
       (import 'alerts/server.libsonnet')($._config),
+      (import 'alerts/shards.libsonnet')($._config),
       (import 'alerts/control-plane.libsonnet')($._config),
       (import 'alerts/nodes.libsonnet')($._config),
     ],

@@ -90,6 +90,14 @@ function(c)
         'The upstream server left {{ $value | humanizePercentage }} of the requests without a whole answer.',
       ),
       alert(
+        'PromguardAnswersPartial',
+        'warning',
+        '10m',
+        'sum(rate(promguard_partial_answers_total{%s}[5m])) > 0.1' % s,
+        'Thanos answers without one of its servers.',
+        '{{ $value | humanize }} answers per second have a warning that a server behind Thanos gave nothing: whole if its other replica lives, and a part if not.',
+      ),
+      alert(
         'PromguardQueryLogLost',
         'warning',
         '5m',
