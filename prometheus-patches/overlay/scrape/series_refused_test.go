@@ -40,6 +40,7 @@ type fakeMemory struct {
 func (f *fakeMemory) State() memory.State { return f.state }
 func (*fakeMemory) Usage() memory.Usage   { return memory.Usage{} }
 func (*fakeMemory) Look() memory.Usage    { return memory.Usage{} }
+func (*fakeMemory) Created(int64)         {}
 func (f *fakeMemory) OnChange(g func(old, current memory.State, u memory.Usage)) {
 	f.onChange = g
 }

@@ -33,7 +33,7 @@ type fakeMemory struct {
 
 func (f *fakeMemory) State() memory.State { return f.state }
 func (f *fakeMemory) Usage() memory.Usage { return f.Look() }
-func (*fakeMemory) Created(int64) {}
+func (*fakeMemory) Created(int64)         {}
 
 func (f *fakeMemory) Look() memory.Usage {
 	f.mu.Lock()
