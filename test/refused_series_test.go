@@ -161,6 +161,33 @@ scrape_configs:
 	}
 }
 
+// Nobody can wait for a garbage collection to tell that they were too many.
+func TestOneScrapeBringsNoMoreSeriesThanThereIsMemoryFor(t *testing.T) {
+	const limit, series = 128 << 20, 500_000 // of some 900 bytes
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		out := bufio.NewWriter(w)
+		defer out.Flush()
+		for i := range series {
+			fmt.Fprintf(out, "bomb{id=\"%d\"} 1\n", i)
+		}
+	}))
+	defer target.Close()
+	config := fmt.Sprintf(`global: {scrape_interval: 10s, scrape_timeout: 10s}
+scrape_configs:
+- {job_name: bomb, static_configs: [{targets: [%q]}]}
+`, strings.TrimPrefix(target.URL, "http://"))
+	s := prometheus(t, t.TempDir(), config, "--guard.memory-limit=128MB", "--guard.drop-rules=off")
+	var worst int64
+	eventually(t, "the scrape has been refused series", func() bool {
+		worst = max(worst, anonOf(t, s))
+		return scalarOf(t, s, `scrape_series_refused`) > 0
+	})
+	require.EqualValues(t, series, scalarOf(t, s, `scrape_samples_scraped`))
+	require.Greater(t, scalarOf(t, s, `scrape_series_refused`), float64(series)/2)
+	require.Less(t, worst, int64(limit)+32<<20)
+}
+
 func TestALimitOfSeriesIsReadAgainWithTheConfiguration(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")

@@ -101,6 +101,8 @@ type Monitor struct {
 	series atomic.Int64 // What those take that were ever created, and below at the last look for their sake.
 	looked atomic.Int64
 	waits  atomic.Int64 // The bytes that were last refused by Room.
+	// reserved is of compactions that go on. Whoever holds locks of reads may ask for it.
+	reserved atomic.Int64
 
 	seeing   sync.Mutex
 	lastSee  time.Time // the last look, and below when a collection was first seen
@@ -113,8 +115,7 @@ type Monitor struct {
 	onChange  []func(old, current State, u Usage)
 	transient func() int64
 	planned   func() int64
-	reserved  int64 // Of compactions that go on, and below what lived before the first of them, less Usage.series.
-	before    int64
+	before    int64 // What lived before the first of the compactions that go on, less Usage.series.
 }
 
 // NewMonitor returns a Monitor of a process that may use limit() bytes, which is
@@ -200,7 +201,7 @@ func (m *Monitor) see(renew func(*Usage)) Usage {
 	if m.planned != nil {
 		u.planned = m.planned()
 	}
-	u.Reserved, u.before = m.reserved, m.before+u.series
+	u.Reserved, u.before = m.reserved.Load(), m.before+u.series
 	m.mu.Unlock()
 	m.usage.Store(&u)
 	return u
@@ -303,9 +304,7 @@ func (m *Monitor) Usage() Usage {
 		return Usage{}
 	}
 	u := *m.usage.Load()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	u.Reserved = m.reserved
+	u.Reserved = m.reserved.Load()
 	return u
 }
 
@@ -317,15 +316,11 @@ func (m *Monitor) Reserve(bytes int64) (done func()) {
 	u := m.Look()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.reserved == 0 {
+	if m.reserved.Load() == 0 {
 		m.before = u.liveNow() - u.series
 	}
-	m.reserved += bytes
-	return sync.OnceFunc(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reserved -= bytes
-	})
+	m.reserved.Add(bytes)
+	return sync.OnceFunc(func() { m.reserved.Add(-bytes) })
 }
 
 // Room reports whether so many bytes more can be used without need to refuse anything.

@@ -193,6 +193,15 @@ func TestNewSeriesChangeTheStateBeforeTheNextCollectionAndTheNextTick(t *testing
 	})
 }
 
+// Reads ask what is used while they hold what the Monitor waits for to ask them.
+func TestTheUsageIsToldWhileTheMonitorAsksWhatReadsHold(t *testing.T) {
+	f := &fake{u: Usage{Live: 400, Heap: 400}, limit: 1000}
+	m := f.monitor(t)
+	m.Transient(func() int64 { return m.Usage().Reserved + 20 })
+	defer m.Reserve(10)()
+	require.EqualValues(t, 15, m.Look().transient)
+}
+
 // What it has taken already lives: it does not count twice.
 func TestACompactionThatRunsCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
