@@ -4,9 +4,14 @@
 package tsdb
 
 import (
+	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/index"
 )
 
 // What compactions take at their peak: most of compactionBytes are buffers of writers. That
@@ -58,7 +63,7 @@ func (db *DB) planBlocks() (dirs []string, done func(), err error) {
 	}
 	var bytes int64
 	if len(dirs) > 0 {
-		series, err := seriesOf(dirs)
+		series, err := db.seriesOf(dirs)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -77,14 +82,84 @@ func (db *DB) planBlocks() (dirs []string, done func(), err error) {
 	return dirs, db.reserve(bytes), nil
 }
 
-// seriesOf returns how many series blocks have.
-func seriesOf(dirs []string) (series int64, err error) {
+// sampled is how many series of each block are looked for in the blocks before it.
+const sampled = 64
+
+// seriesOf estimates how many series blocks have. One that is in several of them counts
+// once, within some percent: as a rule those of all blocks are the same.
+func (db *DB) seriesOf(dirs []string) (series int64, err error) {
+	var before []IndexReader
 	for _, dir := range dirs {
 		meta, _, err := readMetaFile(dir)
 		if err != nil {
 			return 0, err
 		}
-		series += int64(meta.Stats.NumSeries)
+		share, n := 1.0, meta.Stats.NumSeries
+		if i := slices.IndexFunc(db.blocks, func(b *Block) bool { return b.Dir() == dir }); i >= 0 {
+			reader, err := db.blocks[i].Index()
+			if err != nil {
+				return 0, err
+			}
+			defer reader.Close()
+			if share, err = newShare(reader, before, max(1, n/sampled)); err != nil {
+				return 0, err
+			}
+			before = append(before, reader)
+		}
+		series += int64(share * float64(n))
 	}
 	return series, nil
+}
+
+// newShare returns the share of a block's series, of which it looks at one of so many, that
+// no block before has.
+func newShare(block IndexReader, before []IndexReader, oneOf uint64) (float64, error) {
+	ctx := context.Background()
+	var builder labels.ScratchBuilder
+	var looked, fresh float64
+	p := AllSortedPostings(ctx, block)
+	for i := uint64(0); p.Next(); i++ {
+		if i%oneOf != 0 {
+			continue
+		}
+		if err := block.Series(p.At(), &builder, nil); err != nil {
+			return 0, err
+		}
+		looked++
+		has, err := anyHas(ctx, before, builder.Labels())
+		if err != nil {
+			return 0, err
+		}
+		if !has {
+			fresh++
+		}
+	}
+	return fresh / max(1, looked), p.Err()
+}
+
+func anyHas(ctx context.Context, blocks []IndexReader, ls labels.Labels) (bool, error) {
+	var builder labels.ScratchBuilder
+	for _, block := range blocks {
+		var all []index.Postings
+		if err := ls.Validate(func(l labels.Label) error {
+			p, err := block.Postings(ctx, l.Name, l.Value)
+			all = append(all, p)
+			return err
+		}); err != nil {
+			return false, err
+		}
+		p := index.Intersect(all...)
+		for p.Next() { // Others may have further labels.
+			if err := block.Series(p.At(), &builder, nil); err != nil {
+				return false, err
+			}
+			if labels.Equal(builder.Labels(), ls) {
+				return true, nil
+			}
+		}
+		if p.Err() != nil {
+			return false, p.Err()
+		}
+	}
+	return false, nil
 }

@@ -7,11 +7,16 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
 // Series that end in an explosion are in blocks that overlap, one more at each early
@@ -50,6 +55,32 @@ func TestACompactionOfBlocksWaitsForMemory(t *testing.T) {
 	require.Zero(t, memory.reserved)
 	require.Zero(t, memory.wanted, "nothing waits any more")
 	e.check(t, db, scrapes, func(int) bool { return true })
+}
+
+// Blocks of one server have most of their series in common.
+func TestACompactionOfBlocksCountsSeriesThatAreInSeveralOnce(t *testing.T) {
+	const series = 1000
+	dir := t.TempDir()
+	for block := range 3 {
+		var all []storage.Series
+		for i := range series { // A tenth of each is new.
+			ls := labels.FromStrings("__name__", "m", "i", strconv.Itoa(i+block*series/10))
+			all = append(all, storage.NewListSeries(ls, []chunks.Sample{sample{0, int64(block), 1, nil, nil}}))
+		}
+		all = append(all, storage.NewListSeries(labels.FromStrings("__name__", "m"), []chunks.Sample{sample{0, int64(block), 1, nil, nil}}))
+		createBlock(t, dir, all)
+	}
+	db, err := openStill(dir, DefaultOptions())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	var dirs []string
+	for _, b := range db.Blocks() {
+		dirs = append(dirs, b.Dir())
+	}
+	require.Len(t, dirs, 3)
+	got, err := db.seriesOf(dirs)
+	require.NoError(t, err)
+	require.InDelta(t, 1.2*series, got, 0.1*series)
 }
 
 // Its memory is reserved for as long as it takes it, and no longer.
