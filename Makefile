@@ -251,12 +251,15 @@ OOMSTORM_ARGS ?=
 bench-oomstorm: stock prometheus oomstorm
 	$(BIN)/oomstorm run --binary upstream=$(BIN)/stock/prometheus --binary patched=$(BIN)/prometheus $(OOMSTORM_ARGS)
 
-## bench-memory: bytes of live heap for a scraped series, kept and dropped, upstream and patched, for benchstat; BENCH_MEMORY_ARGS are further flags
+## bench-memory: bytes of live heap for a series by owner, upstream and patched, scraped lately, kept and dropped, and after three hours of churn and a compaction, for benchstat; BENCH_MEMORY_ARGS are further flags
 .PHONY: bench-memory
 BENCH_MEMORY_ARGS ?=
-bench-memory: stock prometheus
-	$(BENCH_MEMORY)
-BENCH_MEMORY = go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off' $(BENCH_MEMORY_ARGS)
+BENCH_HOURS := build/bench-hours
+BENCH_MEMORY := go run ./bench/memory --binary upstream=$(BIN)/stock/prometheus --binary 'patched=$(BIN)/prometheus --guard.drop-rules=off'
+bench-memory: stock prometheus walreplay
+	test -d $(BENCH_HOURS) || $(BIN)/walreplay generate --series 100000 --scrapes 400 --scrape-interval 30s --mmapped-chunks --out $(BENCH_HOURS)
+	$(BENCH_MEMORY) $(BENCH_MEMORY_ARGS)
+	$(BENCH_MEMORY) --data $(BENCH_HOURS) $(BENCH_MEMORY_ARGS)
 
 ## bench-proxy: processor time of a request in promguard serve, against a bare reverse proxy and prom-label-proxy, for benchstat; BENCH_PROXY_ARGS are further flags
 .PHONY: bench-proxy

@@ -1,9 +1,9 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command memory says what a scraped series costs a Prometheus binary: bytes of live
-// heap by owner, for series that are kept and for those that relabelling drops. It
-// prints Go's benchmark format.
+// Command memory says what a series costs a Prometheus binary: bytes of live heap by
+// owner, for scraped ones that are kept and that relabelling drops, and for those of a
+// data directory. It prints Go's benchmark format.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	app.Flag("pods", "Pods of the target, with 60 series of cAdvisor each.").Default("2500").IntVar(&c.pods)
 	app.Flag("scrapes", "Scrapes before it is measured, one every ten seconds.").Default("3").IntVar(&c.scrapes)
 	app.Flag("count", "Measurements of each binary, in turns.").Default("1").IntVar(&c.count)
-	app.Flag("data", "Data directory of a killed server, with a log of more than three hours, as walreplay generate writes it. In place of series, say what the live heap and the resident memory grow to in replay, compaction, checkpoint, restart and shutdown.").PlaceHolder("DIR").StringVar(&c.data)
+	app.Flag("data", "Data directory of a killed server, with a log of more than three hours, as walreplay generate writes it. In place of series, say what the live heap and the resident memory grow to in replay, compaction, checkpoint, restart and shutdown, and what a series of the head costs before and after the compaction.").PlaceHolder("DIR").StringVar(&c.data)
 	app.Flag("profiles", "With --data: directory for the heap's profile at each peak, NAME/PHASE.pprof.").PlaceHolder("DIR").StringVar(&c.profiles)
 	if _, err := cli.Parse(app, args); err != nil {
 		return err
@@ -62,14 +62,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "version-%s: %s\n", binaries[i].Name, binaries[i].Version)
 	}
-	if c.data != "" {
-		return measurePhases(ctx, binaries, c, out)
-	}
 	target, err := serve(c.pods)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
+	if c.data != "" {
+		return measurePhases(ctx, binaries, target, c, out)
+	}
 	for range c.count {
 		idle := map[string]figures{}
 		for _, kind := range []string{"idle", "kept", "dropped"} {
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 					idle[b.Name] = f
 					continue
 				}
-				if err := f.over(idle[b.Name], c.pods*metrics).print(out, b.Name, kind); err != nil {
+				if err := f.over(idle[b.Name], float64(c.pods*metrics)).print(out, b.Name, kind); err != nil {
 					return err
 				}
 			}
@@ -93,9 +93,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // measurePhases starts each binary twice: with a collector that runs all the time, to
 // know what is live, and with the default, to know what is resident.
-func measurePhases(ctx context.Context, binaries []binary.Binary, c config, out io.Writer) error {
+func measurePhases(ctx context.Context, binaries []binary.Binary, t *target, c config, out io.Writer) error {
 	for range c.count {
 		for _, b := range binaries {
+			idle, err := measure(ctx, b, t, "idle", 1)
+			if err != nil {
+				return fmt.Errorf("%s: %w", b.Name, err)
+			}
 			profiles := ""
 			if c.profiles != "" {
 				profiles = filepath.Join(c.profiles, b.Name)
@@ -103,16 +107,21 @@ func measurePhases(ctx context.Context, binaries []binary.Binary, c config, out 
 					return err
 				}
 			}
-			live, err := throughPhases(ctx, b, c.data, "5", profiles)
+			live, rests, err := throughPhases(ctx, b, c.data, "5", profiles)
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}
-			rss, err := throughPhases(ctx, b, c.data, "", "")
+			rss, _, err := throughPhases(ctx, b, c.data, "", "")
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}
 			if err := printPhases(out, b.Name, live, rss); err != nil {
 				return err
+			}
+			for _, kind := range []string{"rest", "compacted"} {
+				if err := rests[kind].over(idle, rests[kind][series]).print(out, b.Name, kind); err != nil {
+					return err
+				}
 			}
 		}
 	}

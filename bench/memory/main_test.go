@@ -66,6 +66,11 @@ func TestOwnerIsWhoAskedTheLibraryForMemory(t *testing.T) {
 	require.Equal(t, "other", owner(&profile.Sample{}))
 }
 
+func TestASeriesCostsWhatAnIdleServerDoesNotHave(t *testing.T) {
+	f := figures{heap: 1000, series: 10, "tsdb.a": 500, "scrape.b": 100}
+	require.Equal(t, figures{heap: 80, "tsdb.a": 50, "scrape.b": 0}, f.over(figures{heap: 200, series: 5, "scrape.b": 100}, f[series]))
+}
+
 func TestPhasesAreReadFromTheLog(t *testing.T) {
 	gc := func(live string) string {
 		return "gc 7 @1.5s 8%: 0.1+2.0+0.1 ms clock, 0.2+0/3/1+0.2 ms cpu, 400->500->" + live + " MB, 420 MB goal, 0 MB stacks, 0 MB globals, 2 P"

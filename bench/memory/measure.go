@@ -33,14 +33,17 @@ import (
 // as far as the profile's samples know.
 type figures map[string]float64
 
-// heap is what the figure of the whole heap is called.
-const heap = "heap"
+// heap is what the figure of the whole heap is called, and series that of how many
+// series the server has.
+const heap, series = "heap", "series"
 
 // over returns by series what is more than in a server that scrapes nothing.
-func (f figures) over(idle figures, series int) figures {
+func (f figures) over(idle figures, n float64) figures {
 	each := figures{}
 	for _, o := range slices.Concat(slices.Collect(maps.Keys(f)), slices.Collect(maps.Keys(idle))) {
-		each[o] = (f[o] - idle[o]) / float64(series)
+		if o != series {
+			each[o] = (f[o] - idle[o]) / n
+		}
 	}
 	return each
 }
@@ -188,15 +191,17 @@ func readHeap(ctx context.Context, url string) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := heapRE.FindSubmatch(metrics)
-	if m == nil {
-		return nil, errors.New("/metrics has no go_memstats_heap_alloc_bytes")
+	for name, metric := range map[string]string{heap: "go_memstats_heap_alloc_bytes", series: "prometheus_tsdb_head_series"} {
+		m := regexp.MustCompile(`(?m)^` + metric + ` (.+)$`).FindSubmatch(metrics)
+		if m == nil {
+			return nil, fmt.Errorf("/metrics has no %s", metric)
+		}
+		if f[name], err = strconv.ParseFloat(string(m[1]), 64); err != nil {
+			return nil, fmt.Errorf("/metrics: %s: %w", metric, err)
+		}
 	}
-	f[heap], err = strconv.ParseFloat(string(m[1]), 64)
-	return f, err
+	return f, nil
 }
-
-var heapRE = regexp.MustCompile(`(?m)^go_memstats_heap_alloc_bytes (.+)$`)
 
 // owner is the function of a sample that allocated it, the first that is not of the
 // standard library's own.

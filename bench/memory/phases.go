@@ -64,6 +64,7 @@ type observer struct {
 	mu      sync.Mutex
 	phase   string
 	peaks   map[string]peaks
+	rests   map[string]figures // by phase of rest
 	most    map[string]int64 // by phase, of a profile that is kept
 	entered chan string
 }
@@ -243,6 +244,7 @@ func (s *server) rest(ctx context.Context, name string) error {
 	}
 	s.mu.Lock()
 	s.peaks[s.restart+name] = peaks{int64(f[heap]), m.Anon}
+	s.rests[s.restart+name] = f
 	s.phase = s.restart + "idle"
 	s.mu.Unlock()
 	return nil
@@ -256,23 +258,24 @@ func (s *server) end(sig syscall.Signal) {
 	s.log.Close()
 }
 
-// throughPhases takes a server through its phases, on a copy of a data directory.
-func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles string) (map[string]peaks, error) {
+// throughPhases takes a server through its phases, on a copy of a data directory, and
+// returns the peaks, and the whole heap where it rests.
+func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles string) (map[string]peaks, map[string]figures, error) {
 	dir, err := os.MkdirTemp("", "memory-*")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(data)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Minute, errors.New("a phase did not end within 30m"))
 	defer cancel()
-	o := &observer{peaks: map[string]peaks{}, most: map[string]int64{}, profiles: profiles}
+	o := &observer{peaks: map[string]peaks{}, rests: map[string]figures{}, most: map[string]int64{}, profiles: profiles}
 	for _, restart := range []string{"", "restart-"} {
 		s, err := o.start(ctx, b, dir, restart, gogc)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		err = s.reaches(ctx, "rest")
 		if err == nil {
@@ -289,10 +292,10 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 			s.end(syscall.SIGTERM)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return o.peaks, nil
+	return o.peaks, o.rests, nil
 }
 
 // against says which rest a phase is measured against.

@@ -164,7 +164,7 @@ func TestPlanIsLinearInNodes(t *testing.T) {
 
 func TestPatchIsOfTheOperatorsObject(t *testing.T) {
 	var out bytes.Buffer
-	p := plan(t, modelOf(t, 7500), 64*gib)
+	p := plan(t, modelOf(t, 7500), 32*gib)
 	require.NoError(t, p.Write(&out, "patch"))
 	var object struct {
 		Kind string

@@ -30,13 +30,13 @@ type Sizes struct {
 // What a modelled Kubernetes cluster takes, scraped every 30 s for two hours. A
 // test measures them again.
 const (
-	modelHeadBytesPerSeries        = 1900
+	modelHeadBytesPerSeries        = 1240
 	modelScrapeCacheBytesPerSeries = 470
 	modelDroppedBytesPerSeries     = 290
 	modelWALBytesPerSample         = 7.3
 	modelBlockBytesPerSample       = 2
 
-	patchedHeadBytesPerSeries        = 1190
+	patchedHeadBytesPerSeries        = 760
 	patchedScrapeCacheBytesPerSeries = 95
 	patchedDroppedBytesPerSeries     = 55
 )

@@ -6,6 +6,7 @@ package scrape
 import (
 	"bytes"
 	"cmp"
+	"runtime"
 	"slices"
 	"sync"
 	"weak"
@@ -38,33 +39,49 @@ type bodyList struct {
 	free []freeBody // by size
 }
 
+type body struct{ b []byte }
+
+// freeBody points to a buffer. To ask it for the buffer while garbage is collected is to
+// keep it, so only who uses it then asks.
 type freeBody struct {
 	size int
 	body weak.Pointer[body]
 }
-
-type body struct{ b []byte }
 
 // get returns a buffer with room for n bytes, and for less than twice as many if it was
 // used before.
 func (l *bodyList) get(n int) *body {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from, _ := slices.BinarySearchFunc(l.free, n, func(f freeBody, n int) int { return cmp.Compare(f.size, n) })
-	for i := from; i < len(l.free) && l.free[i].size < 2*n; i++ {
-		if body := l.free[i].body.Value(); body != nil {
+	for i := l.from(n); i < len(l.free) && l.free[i].size < 2*n; i++ {
+		if found := l.free[i].body.Value(); found != nil {
 			l.free = slices.Delete(l.free, i, i+1)
-			return body
+			return found
 		}
 	}
-	return &body{make([]byte, 0, n)}
+	made := &body{make([]byte, 0, n)}
+	runtime.AddCleanup(made, l.forget, freeBody{n, weak.Make(made)})
+	return made
 }
 
 // put takes a buffer back that get has returned.
 func (l *bodyList) put(b *body) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.free = slices.DeleteFunc(l.free, func(f freeBody) bool { return f.body.Value() == nil })
-	at, _ := slices.BinarySearchFunc(l.free, cap(b.b), func(f freeBody, n int) int { return cmp.Compare(f.size, n) })
-	l.free = slices.Insert(l.free, at, freeBody{cap(b.b), weak.Make(b)})
+	l.free = slices.Insert(l.free, l.from(cap(b.b)), freeBody{cap(b.b), weak.Make(b)})
+}
+
+// forget removes a buffer that was collected.
+func (l *bodyList) forget(f freeBody) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.free, f); i >= 0 {
+		l.free = slices.Delete(l.free, i, i+1)
+	}
+}
+
+// from returns the index of the first buffer with room for n bytes.
+func (l *bodyList) from(n int) int {
+	i, _ := slices.BinarySearchFunc(l.free, n, func(f freeBody, n int) int { return cmp.Compare(f.size, n) })
+	return i
 }
