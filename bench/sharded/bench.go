@@ -33,8 +33,6 @@ const (
 	fullNodes   = 7500
 	thousand    = 1000
 	benchScrape = 30 * time.Second // as promguard size has it
-	// rounds is how often every expression is asked.
-	rounds = 3
 )
 
 // controlPlane are the pools that do not grow with nodes: at full size they are a sixth
@@ -76,13 +74,15 @@ func (f figures) add(part, unit string, v float64) {
 }
 
 // bench measures chains of several sizes, and says how what they take grows.
-func bench(ctx context.Context, o options, sizes []int, window time.Duration, expressions string, out io.Writer) error {
+func bench(ctx context.Context, o options, sizes []int, window time.Duration, rounds int, expressions string, out io.Writer) error {
 	queries, err := readExpressions(expressions)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "goos: %s\ngoarch: %s\ncpus: %d\npkg: github.com/promguard/promguard/bench/sharded\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	o.interval, o.block, o.without = benchScrape, window, controlPlane
+	queries = slices.Repeat(queries, rounds)
+	// The first block is cut after one and a half of its length.
+	o.interval, o.block, o.without = benchScrape, 2*window, controlPlane
 	measured := map[int]figures{}
 	for _, size := range sizes {
 		nodes := int(math.Round(float64(size) * fullNodes / thousand))
@@ -145,8 +145,8 @@ func measureSize(ctx context.Context, o options, queries []string, window time.D
 		func() error { return c.start(ctx) },
 		func() error { return sleep(ctx, o.interval) }, // The first scrape of each target costs more.
 		func() error { return f.rest(ctx, c, window) },
+		func() error { return f.memory(ctx, c) }, // While everything is in the head.
 		func() error { return f.queries(ctx, c, queries, window) },
-		func() error { return f.memory(ctx, c) },
 		func() error { return f.disk(ctx, c) },
 	} {
 		if err := do(); err != nil {
@@ -215,23 +215,27 @@ func (f figures) log(ctx context.Context, c *chain, factor float64) error {
 
 // queries adds what a query takes, without what is taken at rest meanwhile.
 func (f figures) queries(ctx context.Context, c *chain, queries []string, window time.Duration) error {
-	n := float64(rounds * len(queries))
+	n := float64(len(queries))
 	begun := time.Now()
 	err := f.cpu(c, "cpu-s/query", n, func() error {
-		for range rounds {
-			for _, q := range queries {
-				now := time.Now()
-				r, err := ask(ctx, c.reads(), ranged(q, now.Add(-window), now, c.interval))
-				if err != nil {
-					return fmt.Errorf("%s: %w", q, err)
-				}
-				if r.Status != "success" || len(r.missing()) > 0 {
-					return fmt.Errorf("%s: %s %s %q", q, r.Status, r.Error, r.Warnings)
-				}
+		for _, q := range queries {
+			now := time.Now()
+			r, err := ask(ctx, c.reads(), ranged(q, now.Add(-window), now, c.interval))
+			if err != nil {
+				return fmt.Errorf("%s: %w", q, err)
+			}
+			if r.Status != "success" || len(r.missing()) > 0 {
+				return fmt.Errorf("%s: %s %s %q", q, r.Status, r.Error, r.Warnings)
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	if blocks, err := filepath.Glob(filepath.Join(c.data, "prometheus-*", "*", "meta.json")); err != nil || len(blocks) > 0 {
+		return errors.New("a block was cut while queries were measured, which takes as much: give a longer --window, or fewer --rounds")
+	}
 	took := time.Since(begun).Seconds()
 	all := 0.0
 	for _, units := range f {
@@ -239,7 +243,7 @@ func (f figures) queries(ctx context.Context, c *chain, queries []string, window
 		all += units["cpu-s/query"]
 	}
 	f.add("promguard", "%cpu-of-queries", 100*f["promguard"]["cpu-s/query"]/all)
-	return err
+	return nil
 }
 
 // memory adds what is resident, and what of the heap lives.
@@ -250,8 +254,10 @@ func (f figures) memory(ctx context.Context, c *chain) error {
 			return err
 		}
 		f.add(p.kind, "rss-B", float64(m.RSS))
-		if _, err := read(ctx, p.url+"/debug/pprof/heap?gc=1"); err != nil {
-			return err
+		for range 2 { // Pools give back what they hold at the second collection.
+			if _, err := read(ctx, p.url+"/debug/pprof/heap?gc=1"); err != nil {
+				return err
+			}
 		}
 		live, err := metric(ctx, p, "go_memstats_heap_alloc_bytes")
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -119,19 +119,23 @@ func (c *chain) serve() error {
 
 // address returns the next free address.
 func (c *chain) address() (string, error) {
-	if c.port == 0 {
-		return proc.FreeAddress()
+	if c.next == 0 {
+		// Below the ports that connections are given, one of which could come between.
+		c.next = 10_000 + rand.IntN(20_000)
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.next))
-	l, err := net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return "", fmt.Errorf("port %d is in use; stop what uses it, or name another first port with --port", c.next)
+	for {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.next))
+		l, err := net.Listen("tcp", address)
+		c.next++
+		switch {
+		case err == nil:
+			return address, l.Close()
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return "", cli.Misuse(fmt.Errorf("--port: %w", err))
+		case c.port != 0:
+			return "", fmt.Errorf("port %d is in use; stop what uses it, or name another first port with --port", c.next-1)
+		}
 	}
-	if err != nil {
-		return "", cli.Misuse(fmt.Errorf("--port: %w", err))
-	}
-	c.next++
-	return address, l.Close()
 }
 
 // add plans a process that serves HTTP at a new address, which args are given.
