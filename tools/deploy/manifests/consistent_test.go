@@ -52,6 +52,8 @@ func requireConsistent(t *testing.T, objects []runtime.Object) {
 			requirePolicyPorts(t, o, set)
 		case *monitoringv1.ServiceMonitor:
 			requireMonitored(t, o, set)
+		case *monitoringv1.PodMonitor: // Of pods of the operator, whose ports it alone knows.
+			require.NotEmpty(t, o.Spec.Selector.MatchLabels)
 		}
 	}
 }

@@ -4,13 +4,18 @@
 package manifests
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 )
 
 func TestShardedServersAreReadThroughThanosAndPromguard(t *testing.T) {
@@ -34,6 +39,126 @@ func TestShardedServersAreReadThroughThanosAndPromguard(t *testing.T) {
 	require.Equal(t, r.Spec.Image, query.Image)
 	require.Contains(t, query.Args, "--query.replica-label=prometheus_replica")
 	require.Contains(t, query.Args, "--query.replica-label="+r.Spec.AlertDropLabels[0])
+	require.Contains(t, r.Spec.QueryEndpoints, "dns+thanos-rule-query:10902", "readers do not hold up rules")
+	require.Contains(t, set.services, "thanos-rule-query")
+	require.Contains(t, find[*corev1.Secret](t, objects).StringData["datasources.yaml"], "prometheusType: Thanos\n")
+}
+
+// TestThanosQueryNamesEveryServer: one that is looked up and gone is missing without a word.
+func TestThanosQueryNamesEveryServer(t *testing.T) {
+	objects := decode(t, build(t, kubernetes+"testdata/sharded"))
+	p, r := find[*monitoringv1.Prometheus](t, objects), find[*monitoringv1.ThanosRuler](t, objects)
+	want := map[string]bool{}
+	pods := func(set, service string, replicas int32) {
+		for i := range replicas {
+			want[fmt.Sprintf("%s-%d.%s:10901", set, i, service)] = true
+		}
+	}
+	for shard := range *p.Spec.Shards {
+		set := "prometheus-" + p.Name
+		if shard > 0 {
+			set += fmt.Sprintf("-shard-%d", shard)
+		}
+		pods(set, "prometheus-operated", *p.Spec.Replicas)
+	}
+	pods("thanos-ruler-"+r.Name, "thanos-ruler-operated", *r.Spec.Replicas)
+	for _, object := range objects {
+		if s, ok := object.(*appsv1.StatefulSet); ok && s.Name == "thanos-store" {
+			pods(s.Name, s.Spec.ServiceName, *s.Spec.Replicas)
+		}
+	}
+	var list struct {
+		Endpoints []struct {
+			Address string `json:"address"`
+			Strict  bool   `json:"strict"`
+		} `json:"endpoints"`
+	}
+	for _, object := range objects {
+		if c, ok := object.(*corev1.ConfigMap); ok && c.Name == "thanos-endpoints" {
+			require.NoError(t, yaml.UnmarshalStrict([]byte(c.Data["endpoints.yml"]), &list))
+		}
+	}
+	got := map[string]bool{}
+	for _, e := range list.Endpoints {
+		require.True(t, e.Strict, e.Address)
+		got[e.Address] = true
+	}
+	require.Equal(t, want, got)
+	require.Len(t, list.Endpoints, len(want))
+}
+
+// TestChartsAndKustomizationRunTheSameShards: the templates of kube-prometheus-stack copy
+// these values into the operator's objects.
+func TestChartsAndKustomizationRunTheSameShards(t *testing.T) {
+	file := func(name string) string {
+		text, err := os.ReadFile(chartDir + "/../sharded/" + name)
+		require.NoError(t, err)
+		return string(text)
+	}
+	var values struct {
+		FullnameOverride string `json:"fullnameOverride"`
+		Clean            bool   `json:"cleanPrometheusOperatorObjectNames"`
+		Prometheus       struct {
+			Spec json.RawMessage `json:"prometheusSpec"`
+		} `json:"prometheus"`
+		ThanosRuler struct {
+			Enabled bool            `json:"enabled"`
+			Name    string          `json:"name"`
+			Spec    json.RawMessage `json:"thanosRulerSpec"`
+		} `json:"thanosRuler"`
+		Grafana json.RawMessage `json:"grafana"`
+	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(file("kube-prometheus-stack.yaml")), &values))
+	objects := decode(t, build(t, kubernetes+"testdata/sharded"))
+	p, r := find[*monitoringv1.Prometheus](t, objects), find[*monitoringv1.ThanosRuler](t, objects)
+	require.Equal(t, p.Name, values.FullnameOverride)
+	require.True(t, values.Clean && values.ThanosRuler.Enabled)
+	require.Equal(t, r.Name, values.ThanosRuler.Name)
+
+	var prometheus monitoringv1.PrometheusSpec
+	operators(t, values.Prometheus.Spec, &prometheus, "serviceMonitorSelectorNilUsesHelmValues", "podMonitorSelectorNilUsesHelmValues")
+	require.Equal(t, monitoringv1.PrometheusSpec{
+		CommonPrometheusFields: monitoringv1.CommonPrometheusFields{Shards: p.Spec.Shards, Replicas: p.Spec.Replicas},
+		Retention:              p.Spec.Retention, Thanos: p.Spec.Thanos, RuleSelector: p.Spec.RuleSelector,
+	}, prometheus)
+	var ruler monitoringv1.ThanosRulerSpec
+	operators(t, values.ThanosRuler.Spec, &ruler)
+	ruler.Version, ruler.RuleNamespaceSelector = r.Spec.Version, r.Spec.RuleNamespaceSelector // The chart has its own.
+	require.Equal(t, r.Spec, ruler)
+
+	chart := mustTemplate(t, "promguard", file("promguard.yaml"))
+	args := proxyContainer(t, chart).Args
+	want := proxyContainer(t, build(t, kubernetes+"testdata/sharded")).Args
+	require.ElementsMatch(t, want, args)
+	require.Contains(t, string(chart), "prometheusType: Thanos")
+}
+
+// operators reads values that a chart copies into an object of the operator, but for those of
+// its own.
+func operators(t *testing.T, values json.RawMessage, into any, own ...string) {
+	t.Helper()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(values, &fields))
+	for _, key := range own {
+		require.Contains(t, fields, key)
+		delete(fields, key)
+	}
+	if image, ok := fields["image"].(map[string]any); ok {
+		fields["image"] = fmt.Sprintf("%s/%s:%s", image["registry"], image["repository"], image["tag"])
+	}
+	for _, of := range []map[string]any{fields, nested(fields["thanos"])} {
+		if secret := nested(nested(of["objectStorageConfig"])["existingSecret"]); secret != nil {
+			of["objectStorageConfig"] = secret
+		}
+	}
+	text, err := json.Marshal(fields)
+	require.NoError(t, err)
+	require.NoError(t, yaml.UnmarshalStrict(text, into))
+}
+
+func nested(value any) map[string]any {
+	m, _ := value.(map[string]any)
+	return m
 }
 
 func TestTheBucketOfThePageReplacesTheExample(t *testing.T) {

@@ -91,10 +91,12 @@ func kindOf(route string) kind {
 
 // Memory in bytes that a selected series holds until the end of a read: PromQL
 // keeps an iterator and a result for each, federation a sample and its share of
-// the largest metric family, sampled remote read its labels as messages.
+// the largest metric family, sampled remote read its labels as messages. Remote read in
+// chunks streams them: of a series it keeps its place in the order.
 const (
-	querySeriesBytes = 512
-	bulkSeriesBytes  = 1024
+	querySeriesBytes  = 512
+	bulkSeriesBytes   = 1024
+	chunksSeriesBytes = 64
 )
 
 // endpoint returns the limits of a route, or nil for one that has none.

@@ -105,9 +105,13 @@ func (h *Handlers) Stop() {
 // serve runs one request from its admission to its last byte.
 func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
 	h.boundBody(e, w, r)
-	regexes, formErr := parse(e, r)
+	scan, formErr := parse(e, r)
+	limits := e.limits
+	if scan.chunks {
+		limits.SeriesBytes = chunksSeriesBytes
+	}
 
-	read, ctx, remove := h.table.Add(r.Context(), info(e, r), e.limits)
+	read, ctx, remove := h.table.Add(r.Context(), info(e, r), limits)
 	defer remove()
 	ctx, clock, cancel, err := h.withDeadline(ctx, e, r)
 	defer cancel()
@@ -123,7 +127,7 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	case err != nil:
 		bw.refuse(http.StatusBadRequest, "bad_data", err)
 		return
-	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(regexes) != nil:
+	case read.CheckTexts(read.Expressions...) != nil || read.CheckRegexes(scan.regexes) != nil:
 		return
 	}
 	h.run(bw, next, r.WithContext(ctx))

@@ -19,15 +19,15 @@ const maxMultipartMemory = 32 << 20
 
 // parse reads what is looked at before the request has its turn: the form, or the
 // message of a remote read. It returns the regular expressions that are not part of
-// PromQL.
-func parse(e *endpoint, r *http.Request) (regexes []string, err error) {
+// PromQL, and what else is found.
+func parse(e *endpoint, r *http.Request) (s readScan, err error) {
 	if err := parseForm(e, r); err != nil {
-		return nil, fmt.Errorf("error parsing form values: %w", err)
+		return s, fmt.Errorf("error parsing form values: %w", err)
 	}
 	if e.remoteRead {
-		return readRegexes(r)
+		return scanRead(r)
 	}
-	return r.Form["metric_name_pattern"], nil
+	return readScan{regexes: r.Form["metric_name_pattern"]}, nil
 }
 
 // parseForm parses the form as the endpoint's handler would, and returns the

@@ -29,6 +29,7 @@ const (
 // Fields of the messages of a remote read request.
 const (
 	fieldQueries       = 1 // Of ReadRequest.
+	fieldAcceptedTypes = 2 // Of ReadRequest.
 	fieldMatchers      = 3 // Of Query.
 	fieldHints         = 4 // Of Query.
 	fieldMatcherType   = 1 // Of LabelMatcher.
@@ -36,31 +37,27 @@ const (
 	fieldHintsGrouping = 5 // Of ReadHints.
 )
 
-// readRegexes reads the body of a remote read request and leaves it for the handler.
-// It returns the regular expressions of the request, which are compiled before
-// anything else is looked at, or an error if the request costs too much to decode.
-func readRegexes(r *http.Request) ([]string, error) {
+// scanRead reads the body of a remote read request and leaves it for the handler. It
+// returns what is looked at before the request has its turn, or an error if the request
+// costs too much to decode.
+func scanRead(r *http.Request) (s readScan, err error) {
 	compressed, err := io.ReadAll(r.Body)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	r.Body = readAgain{bytes.NewReader(compressed)}
 	size, err := snappy.DecodedLen(compressed)
 	if err != nil {
-		return nil, nil // The handler says what is wrong with it.
+		return s, nil // The handler says what is wrong with it.
 	}
 	if size > maxReadRequest {
-		return nil, fmt.Errorf("Send fewer queries in a request: this one has %d bytes, and at most %d are allowed", size, maxReadRequest) //nolint:staticcheck // It is what a client reads.
+		return s, fmt.Errorf("Send fewer queries in a request: this one has %d bytes, and at most %d are allowed", size, maxReadRequest) //nolint:staticcheck // It is what a client reads.
 	}
 	request, err := snappy.Decode(nil, compressed)
 	if err != nil {
-		return nil, nil
+		return s, nil
 	}
-	var s readScan
-	if err := s.request(request); err != nil {
-		return nil, err
-	}
-	return s.regexes, nil
+	return s, s.request(request)
 }
 
 // readAgain is a body that can be read from its start again.
@@ -73,12 +70,21 @@ func (readAgain) Close() error { return nil }
 // request is left to the handler.
 type readScan struct {
 	queries, matchers int
-	regexes           []string
+	// regexes are compiled before anything else is looked at.
+	regexes []string
+	// typed is set once the first type of answer that is accepted is known, and chunks if
+	// that is chunks that are streamed.
+	typed, chunks bool
 }
 
 func (s *readScan) request(b []byte) error {
-	return eachField(b, func(field protowire.Number, _ uint64, query []byte) error {
-		if field != fieldQueries {
+	return eachField(b, func(field protowire.Number, number uint64, query []byte) error {
+		switch field {
+		case fieldAcceptedTypes:
+			s.accepts(number, query)
+			return nil
+		case fieldQueries:
+		default:
 			return nil
 		}
 		s.queries++
@@ -87,6 +93,23 @@ func (s *readScan) request(b []byte) error {
 		}
 		return eachField(query, s.queryField)
 	})
+}
+
+// accepts notes the first type of answer that the server knows, of a number or of a packed
+// list of numbers.
+func (s *readScan) accepts(number uint64, list []byte) {
+	if list == nil {
+		list = protowire.AppendVarint(nil, number)
+	}
+	for !s.typed && len(list) > 0 {
+		number, n := protowire.ConsumeVarint(list)
+		if n < 0 {
+			return
+		}
+		list = list[n:]
+		_, s.typed = prompb.ReadRequest_ResponseType_name[int32(number)]
+		s.chunks = s.typed && prompb.ReadRequest_ResponseType(number) == prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	}
 }
 
 func (s *readScan) queryField(field protowire.Number, _ uint64, value []byte) error {

@@ -17,21 +17,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
 )
 
-// regexesOf returns what readRegexes finds in a message, and checks that the body is
-// left as it was.
+// regexesOf returns what scanRead finds in a message, and checks that the body is left as
+// it was.
 func regexesOf(t testing.TB, message []byte) ([]string, error) {
+	scan, err := scanned(t, message)
+	return scan.regexes, err
+}
+
+func scanned(t testing.TB, message []byte) (readScan, error) {
 	t.Helper()
 	body := snappy.Encode(nil, message)
 	r := httptest.NewRequest(http.MethodPost, "/api/v1/read", bytes.NewReader(body))
-	regexes, err := readRegexes(r)
+	scan, err := scanRead(r)
 	if err == nil {
 		left, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
 		require.Equal(t, body, left)
 	}
-	return regexes, err
+	return scan, err
 }
 
 func TestRegexesOfARemoteReadAreFoundOnTheWire(t *testing.T) {
@@ -78,6 +84,8 @@ func FuzzRemoteReadOnTheWire(f *testing.F) {
 	f.Add([]byte{fieldQueries<<3 | 2, 0})
 	f.Add(nested(fieldQueries, nested(fieldMatchers, []byte{fieldMatcherType << 3, 2, fieldMatcherValue<<3 | 2, 1, 'x'})))
 	f.Add([]byte{0xff, 0xff})
+	f.Add([]byte{fieldAcceptedTypes<<3 | 2, 2, 7, 1})
+	f.Add([]byte{fieldAcceptedTypes << 3, 0, fieldAcceptedTypes << 3, 1})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		regexes, err := regexesOf(t, message)
 		var req prompb.ReadRequest
@@ -97,6 +105,10 @@ func FuzzRemoteReadOnTheWire(f *testing.F) {
 		require.LessOrEqual(t, len(req.Queries), maxReadQueries)
 		require.LessOrEqual(t, matchers, maxReadMatchers)
 		require.Equal(t, want, regexes)
+		scan, err := scanned(t, message)
+		require.NoError(t, err)
+		kind, err := remote.NegotiateResponseType(req.AcceptedResponseTypes)
+		require.Equal(t, err == nil && kind == prompb.ReadRequest_STREAMED_XOR_CHUNKS, scan.chunks)
 	})
 }
 
