@@ -34,7 +34,7 @@ type heapWatcher struct {
 // Write implements http.ResponseWriter.
 func (w *heapWatcher) Write(p []byte) (int, error) {
 	w.bytes += uint64(len(p))
-	if w.writes++; w.writes%16_384 == 1 {
+	if w.writes++; w.writes%8_192 == 1 {
 		w.most = max(w.most, liveHeap())
 	}
 	return len(p), nil
@@ -51,7 +51,7 @@ func liveHeap() uint64 {
 }
 
 func TestAReadInChunksHoldsNoMoreOfASeriesThanItsAccountSays(t *testing.T) {
-	const few, many = 20_000, 120_000
+	const few, many = 2_000, 32_000
 	db := teststorage.New(t)
 	app := db.Appender(t.Context())
 	for i := range many {
