@@ -104,17 +104,17 @@ scrape_configs: [{job_name: self, static_configs: [{targets: [%q], labels: {inst
 		return start(t, address, thanos, append([]string{name, "--http-address=" + address, "--grpc-address=" + grpc}, args...)...), grpc
 	}
 	// The sidecar answers for the last hour only, the store gateway for the rest.
-	_, sidecar := component("sidecar", "--prometheus.url="+p.url, "--tsdb.path="+data, "--objstore.config-file="+objstore, "--min-time=-1h", "--shipper.upload-compacted")
+	sidecarServer, sidecar := component("sidecar", "--prometheus.url="+p.url, "--tsdb.path="+data, "--objstore.config-file="+objstore, "--min-time=-1h", "--shipper.upload-compacted")
 	require.Eventually(t, func() bool {
 		blocks, err := filepath.Glob(filepath.Join(bucket, "*", "meta.json"))
 		local, _ := filepath.Glob(filepath.Join(data, "*", "meta.json"))
 		return err == nil && len(local) > 0 && len(blocks) == len(local)
 	}, time.Minute, 200*time.Millisecond, "the sidecar uploads nothing")
 	_, store := component("store", "--data-dir="+t.TempDir(), "--objstore.config-file="+objstore)
-	query, _ := component("query", "--endpoint="+sidecar, "--endpoint="+store, "--query.replica-label=replica")
-
-	address := freeAddress(t)
-	g := start(t, address, "promguard", "serve", "--upstream.url="+query.url, "--upstream.kind=thanos", "--web.listen-address="+address)
+	query, _ := component("query", "--endpoint-strict="+sidecar, "--endpoint-strict="+store, "--query.replica-label=replica")
+	frontendAddress := freeAddress(t)
+	frontend := start(t, frontendAddress, thanos, "query-frontend", "--http-address="+frontendAddress, "--query-frontend.downstream-url="+query.url)
+	g := promguardBefore(t, "", "--upstream.url="+frontend.url, "--upstream.kind=thanos")
 
 	t.Run("recent samples come from the sidecar, old ones from the bucket", func(t *testing.T) {
 		from := now.Add(-oldFrom)
@@ -141,6 +141,27 @@ scrape_configs: [{job_name: self, static_configs: [{targets: [%q], labels: {inst
 	t.Run("limits hold", func(t *testing.T) {
 		refused := get(t, g.url+"/api/v1/series?match[]="+url.QueryEscape(`{le!=""}`))
 		require.Equal(t, http.StatusUnprocessableEntity, refused.code, refused.body)
+	})
+	t.Run("the series are those that the server behind has", func(t *testing.T) {
+		var status struct{ Data struct{ HeadStats struct{ NumSeries float64 } } }
+		require.NoError(t, json.Unmarshal([]byte(get(t, p.url+"/api/v1/status/tsdb").body), &status))
+		require.NotZero(t, status.Data.HeadStats.NumSeries)
+		require.Eventually(t, func() bool {
+			return metric(t, g.telemetry, "promguard_upstream_series", nil) == status.Data.HeadStats.NumSeries
+		}, 3*time.Minute, time.Second)
+		out, err := exec.Command(binary(t, "promguard"), "explain", "--upstream.url="+frontend.url, `up{job="self"}`).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Regexp(t, `(?m)^series +enforce +1 `, string(out))
+	})
+	t.Run("an answer without the server passes with a warning and counts", func(t *testing.T) {
+		partial := map[string]string{"class": "query"}
+		require.Zero(t, metric(t, g.telemetry, "promguard_partial_answers_total", partial))
+		require.NoError(t, sidecarServer.cmd.Process.Kill())
+		<-sidecarServer.exited
+		got := get(t, g.url+"/api/v1/query?query=up")
+		require.Equal(t, http.StatusOK, got.code, got.body)
+		require.Contains(t, got.body, `"warnings":[`)
+		require.NotZero(t, metric(t, g.telemetry, "promguard_partial_answers_total", partial))
 	})
 }
 
