@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func openDashboard(t *testing.T, target, uid string, end float64) <-chan answer 
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("X-Dashboard-Uid", uid)
-		req.Header.Set("X-Panel-Id", fmt.Sprint(panel+1))
+		req.Header.Set("X-Panel-Id", strconv.Itoa(panel+1))
 		go func() {
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {

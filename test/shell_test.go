@@ -51,7 +51,9 @@ var withTable = map[string]string{
 
 func TestEveryCommandThatPrintsATableSaysTheSameAsJSON(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 	write("policy.yml", "limits: {}\n")
 	write("query.log", strings.Repeat(`{"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["up"],"code":200,"seconds":0.1}`+"\n", 150))
 	write("rules.yml", "groups:\n- {name: a, rules: [{alert: Down, expr: up == 0}]}\n")
@@ -170,7 +172,7 @@ func TestOnATerminalTopIsDrawnInPlaceUntilCtrlC(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, top.Wait(), "that is no failure")
 	eventually(t, "the screen of before is back", func() bool { return strings.HasSuffix(screen.text(), "\x1b[?25h\x1b[?1049l") })
-	require.True(t, strings.Contains(screen.text(), "\x1b[?1049h"))
+	require.Contains(t, screen.text(), "\x1b[?1049h")
 	require.Contains(t, screen.text(), "since ")
 }
 

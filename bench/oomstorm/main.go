@@ -64,7 +64,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	var o storm.RunOptions
 	run := app.Command("run", "Do what a scenario says, to one binary after the other, and check what it expects.")
 	flags(&o.Options, run)
-	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").StringVar(&o.Scenario)
+	run.Flag("scenario", "File, or name of a scenario that is shipped; see oomstorm scenario.").Default("contract").HintOptions(scenario.Shipped()...).StringVar(&o.Scenario)
 	run.Flag("expressions", "File with what dashboards ask, a list of objects with the key expr, in place of the shipped list.").PlaceHolder("FILE").StringVar(&o.Expressions)
 
 	proxy := run.Flag("proxy", "promguard to put before each server, with ARGs of promguard serve. Clients ask it; probes and scrapes do not.").PlaceHolder("PATH [ARG...]").String()
@@ -88,7 +88,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	search.Action(func(*kingpin.ParseContext) error { return so.Check() })
 
 	show := app.Command("scenario", "Print a scenario that is shipped, or all names.")
-	name := show.Arg("name", "Name of the scenario.").String()
+	name := show.Arg("name", "Name of the scenario.").HintOptions(scenario.Shipped()...).String()
 
 	command, err := cli.Parse(app, args)
 	if err != nil {

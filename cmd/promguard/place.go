@@ -98,5 +98,5 @@ func (f *watchFlags) show(stdout, stderr io.Writer, output string, write func(io
 	case output == cli.JSON:
 		stdout = struct{ io.Writer }{stdout}
 	}
-	return cli.Watch(stdout, stderr, f.interval, write)
+	return cli.Watch("promguard", stdout, stderr, f.interval, write)
 }

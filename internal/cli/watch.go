@@ -27,35 +27,33 @@ const (
 // Watch writes what write writes again and again, until Ctrl-C: on a terminal in place,
 // elsewhere one after the other. An error of the first time is returned, later ones are
 // told and may pass: a server that is watched may be starting again.
-func Watch(out, stderr io.Writer, every time.Duration, write func(io.Writer) error) error {
+func Watch(program string, out, stderr io.Writer, every time.Duration, write func(io.Writer) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return watch(ctx, out, stderr, sizeOf(out), every, write)
+	return watch(ctx, program, out, stderr, sizeOf(out), every, write)
 }
 
-func watch(ctx context.Context, out, stderr io.Writer, size func() (int, int), every time.Duration, write func(io.Writer) error) error {
+func watch(ctx context.Context, program string, out, stderr io.Writer, size func() (int, int), every time.Duration, write func(io.Writer) error) error {
 	var text bytes.Buffer
 	if err := write(&text); err != nil {
 		return err
 	}
-	tell := func(text, problem string) error {
-		if problem != "" {
-			fmt.Fprintln(stderr, problem)
-		}
+	tell := func(text string, problem error) error {
+		Code(stderr, program, problem)
 		_, err := io.WriteString(out, text)
 		return err
 	}
 	if size != nil {
 		fmt.Fprint(out, enterScreen)
 		defer fmt.Fprint(out, leaveScreen)
-		tell = func(text, problem string) error {
+		tell = func(text string, problem error) error {
 			_, err := io.WriteString(out, frame(text, problem, size))
 			return err
 		}
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for problem := ""; ; {
+	for problem := error(nil); ; {
 		if err := tell(text.String(), problem); err != nil {
 			return err
 		}
@@ -65,18 +63,18 @@ func watch(ctx context.Context, out, stderr io.Writer, size func() (int, int), e
 		case <-tick.C:
 		}
 		text.Reset()
-		problem = ""
-		if err := write(&text); err != nil {
-			problem = OneLine(err.Error())
-		}
+		problem = write(&text)
 	}
 }
 
 // frame returns what draws a text into a terminal: what is too wide or too long is not
 // seen.
-func frame(text, problem string, size func() (width, height int)) string {
+func frame(text string, problem error, size func() (width, height int)) string {
 	width, height := size()
-	lines := []string{time.Now().Format(time.DateTime) + "  Ctrl-C ends", problem}
+	lines := []string{time.Now().Format(time.DateTime) + "  Ctrl-C ends", ""}
+	if problem != nil {
+		lines[1] = OneLine(problem.Error())
+	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
 	var b strings.Builder
 	b.WriteString(firstCell)

@@ -23,7 +23,7 @@ func watched(t *testing.T, seconds int, size func() (int, int), write func(io.Wr
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second-time.Millisecond)
 		defer cancel()
 		var o, e strings.Builder
-		err = watch(ctx, &o, &e, size, time.Second, write)
+		err = watch(ctx, "prog", &o, &e, size, time.Second, write)
 		out, told = o.String(), e.String()
 	})
 	return out, told, err
@@ -33,7 +33,8 @@ func watched(t *testing.T, seconds int, size func() (int, int), write func(io.Wr
 func tables() func(io.Writer) error {
 	n := 0
 	return func(w io.Writer) error {
-		if n++; n == 2 {
+		n++
+		if n == 2 {
 			return errors.New("refused:\nno server")
 		}
 		fmt.Fprintf(w, "QUERY\n%d%s\n", n, strings.Repeat("x", n))
@@ -45,7 +46,7 @@ func TestInAPipeAWatchedTableIsWrittenAgainAndAgainWithoutEscapes(t *testing.T) 
 	out, told, err := watched(t, 3, nil, tables())
 	require.NoError(t, err)
 	require.Equal(t, "QUERY\n1x\nQUERY\n3xxx\n", out)
-	require.Equal(t, "refused: no server\n", told)
+	require.Equal(t, "prog: refused: no server\n", told)
 }
 
 func TestOnATerminalAWatchedTableIsDrawnInPlaceAndNothingOfItStays(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Query is a request that runs, and its JSON.
+// Query is a request that runs. It is also the JSON.
 type Query struct {
 	ID          string    `json:"id"`
 	Begun       time.Time `json:"begun"`

@@ -19,7 +19,7 @@ import (
 	"github.com/promguard/promguard/internal/querylimit"
 )
 
-// Report, and its JSON, counts what a policy does with the requests of a log.
+// Report counts what a policy does with the requests of a log. It is also the JSON.
 type Report struct {
 	Log querylog.Stats `json:"log"`
 	// Skipped are entries that cannot be judged: without the whole text of their
