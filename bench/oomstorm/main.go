@@ -88,7 +88,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	search.Action(func(*kingpin.ParseContext) error { return so.Check() })
 
 	show := app.Command("scenario", "Print a scenario that is shipped, or all names.")
-	name := show.Arg("name", "Name of the scenario.").HintOptions(scenario.Shipped()...).String()
+	name := show.Arg("name", "Name of the scenario.").String()
 
 	command, err := cli.Parse(app, args)
 	if err != nil {
