@@ -133,7 +133,7 @@ func (f *explainFlags) ask(req *querylimit.Request) error {
 		return fmt.Errorf("--upstream.url: %w", err)
 	}
 	if req.Head = p.Head(); req.Head == nil {
-		return fmt.Errorf("--upstream.url: %s does not tell its series", f.upstream)
+		return fmt.Errorf("--upstream.url: %s does not tell its series: is it a Prometheus, and does it want credentials (--upstream.http-config.file)?", f.upstream)
 	}
 	assumed := p.Assumed()
 	req.Lookback, req.SubqueryStep, req.UnknownPromQL = assumed.Lookback, assumed.SubqueryStep, assumed.UnknownPromQL

@@ -120,7 +120,7 @@ func unreached(where string, err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		way = ": use http://"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		way = ": nothing listens there; is it down, or a port-forward missing?"
+		way = ": nothing listens there (is it down, or a port-forward missing?)"
 	}
 	return &failure{error: fmt.Errorf("%s: %w%s", where, err, way), unreached: true}
 }
