@@ -70,6 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if c.data != "" {
 		return measurePhases(ctx, binaries, target, c, out)
 	}
+	fmt.Fprintf(out, "series: %d\n", c.pods*metrics)
 	for range c.count {
 		idle := map[string]figures{}
 		for _, kind := range []string{"idle", "kept", "dropped"} {
