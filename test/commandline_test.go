@@ -24,6 +24,7 @@ var wrongValues = map[string]struct{ args, says string }{
 	"promguard policy suggest": {"--query-log=x --min-period=long", "--min-period: not a valid duration string"},
 	"promguard top":            {"--web.telemetry-address=localhost", "--web.telemetry-address localhost: use one such as 127.0.0.1:9092"},
 	"promguard queries":        {"--web.telemetry-address=localhost", "--web.telemetry-address localhost: use one such as 127.0.0.1:9092"},
+	"promguard rehearse":       {"--recording=. --stock=./none", "--stock: binary stock: "},
 	"promguard size":           {"--nodes=7500 --output=yaml", "enum value must be one of text,json,patch"},
 	"promguard rules print":    {"--profile=maximal", `unknown drop-rules profile "maximal"`},
 	"promguard rules list":     {"--profile=maximal", `unknown drop-rules profile "maximal"`},

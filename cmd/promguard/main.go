@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	promslogflag "github.com/prometheus/common/promslog/flag"
 
+	"github.com/promguard/promguard/bench/rehearse"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -23,6 +24,9 @@ type subcommand struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == rehearse.ClientsWord { // A rehearsal starts it as the clients of a storm.
+		os.Exit(cli.Code(os.Stderr, "promguard", rehearse.RunClients(os.Stdin, os.Stdout)))
+	}
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -36,7 +40,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	commands := []subcommand{serveCommand(app, logConfig), startupProbeCommand(app, logConfig)}
 	commands = append(commands, checkCommands(app, stdout)...)
 	commands = append(commands, policyCommands(app, stdout, stderr)...)
-	commands = append(commands, topCommand(app, stdout, stderr), queriesCommand(app, stdout, stderr), killCommand(app, stdout), sizeCommand(app, stdout, stderr))
+	commands = append(commands, topCommand(app, stdout, stderr), queriesCommand(app, stdout, stderr), killCommand(app, stdout), sizeCommand(app, stdout, stderr), rehearseCommand(app, stdout, stderr))
 	commands = append(commands, rulesCommands(app, stdout, stderr)...)
 
 	name, err := cli.Parse(app, args)

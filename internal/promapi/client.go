@@ -71,6 +71,7 @@ type Client struct {
 	bytes    int64
 	warnings []string
 	answered bool
+	at       time.Time // what is now for the server; zero: now
 	until    time.Time // the end of Budget.Total
 	next     time.Time // the end of the pause
 }
@@ -86,6 +87,10 @@ func New(text string, transport http.RoundTripper, b Budget) (*Client, error) {
 	}
 	return &Client{server: server, budget: b}, nil
 }
+
+// As has queries be evaluated as of a time: that at which the data end of a server that
+// scrapes nothing.
+func (c *Client) As(at time.Time) { c.at = at }
 
 // String is the URL without a password.
 func (c *Client) String() string { return c.server.String() }

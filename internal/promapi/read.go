@@ -25,7 +25,7 @@ type Row struct {
 	Value  float64
 }
 
-// Query evaluates an expression now. Native histograms are left out. The error is
+// Query evaluates an expression now, or as of the time of As. Native histograms are left out. The error is
 // also that of a result with more than Budget.Series rows.
 func (c *Client) Query(ctx context.Context, query string) ([]Row, error) {
 	type vector struct {
@@ -36,6 +36,9 @@ func (c *Client) Query(ctx context.Context, query string) ([]Row, error) {
 		}
 	}
 	params := url.Values{"query": {query}, "limit": {strconv.Itoa(c.budget.Series + 1)}}
+	if !c.at.IsZero() {
+		params.Set("time", seconds(c.at))
+	}
 	data, truncated, err := get[vector](ctx, c, queryEndpoint, params)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,18 @@ const maxValues = 50_000
 
 // lately is an hour ago. Without an end, no clock that is behind leaves the newest
 // series out.
-func lately() string { return strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10) }
+func (c *Client) lately() string {
+	now := c.at
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)
+}
+
+// seconds is a time as the API takes it.
+func seconds(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
+}
 
 // Names returns the names of the metrics of the last hour. The error is also that
 // there are more than can be listed.
@@ -88,7 +102,7 @@ func (c *Client) Jobs(ctx context.Context, name string) ([]string, error) {
 }
 
 func (c *Client) values(ctx context.Context, label string, params url.Values) ([]string, error) {
-	all := url.Values{"limit": {strconv.Itoa(maxValues)}, "start": {lately()}}
+	all := url.Values{"limit": {strconv.Itoa(maxValues)}, "start": {c.lately()}}
 	maps.Copy(all, params)
 	values, truncated, err := get[[]string](ctx, c, "label/"+label+"/values", all)
 	if err == nil && (truncated || len(values) >= maxValues) {
@@ -196,4 +210,26 @@ func (h Head) Batches(names []string, series int) []Batch {
 		out[last].Series += n
 	}
 	return out
+}
+
+// RuleGroup is a group of rules that the server evaluates.
+type RuleGroup struct {
+	Name  string `json:"name"`
+	File  string `json:"file"`
+	Rules []Rule `json:"rules"`
+}
+
+// Rule is one of them.
+type Rule struct {
+	Type        string            `json:"type"` // alerting or recording
+	Name        string            `json:"name"`
+	Query       string            `json:"query"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// RuleGroups returns the rules that the server evaluates.
+func (c *Client) RuleGroups(ctx context.Context) ([]RuleGroup, error) {
+	data, _, err := get[struct{ Groups []RuleGroup }](ctx, c, "rules", nil)
+	return data.Groups, err
 }

@@ -21,14 +21,17 @@ import (
 	"github.com/promguard/promguard/bench/walreplay/internal/verify"
 )
 
-// What is replayed, and what comes of it.
 type (
-	Dir      = datadir.Dir
+	// Dir is a data directory.
+	Dir = datadir.Dir
+	// Contents is what a log holds.
 	Contents = datadir.Contents
-	Server   = replay.Server
-	Result   = replay.Result
-	Head     = verify.Head
-	Summary  = verify.Summary
+	// Server is one that has replayed a copy.
+	Server = replay.Server
+	// Head is a server to compare.
+	Head = verify.Head
+	// Summary is what two heads have in common.
+	Summary = verify.Summary
 )
 
 // Open looks at a directory, which must have something to replay and not be in use.
@@ -86,19 +89,20 @@ type Options struct {
 	Timeout time.Duration
 	// Exemplars is how many the head is to keep.
 	Exemplars int
-	// Limited leaves the server the limits of reads that it has; otherwise it has none.
-	Limited bool
+	// Limit, unless it is 0, leaves the server the limits of reads that it has where its
+	// container may take so many bytes. Otherwise it has no limits of reads.
+	Limit int64
 }
 
-// Flags are a binary's arguments and those that keep its head as it is, without limits
-// of reads unless limited. A binary that does not know a flag would not start: it is
+// Flags are a binary's arguments and those that keep its head as it is; unless limited,
+// without limits of reads, and with what verify needs. A binary that does not know a flag would not start: it is
 // left out, as are those that the binary is given already.
 func Flags(ctx context.Context, b binary.Binary, limited bool) []string {
-	args := slices.Clone(b.Args)
-	for _, flag := range slices.Concat(keep, verify.AppendFlags, open) {
-		if limited && slices.Contains(open, flag) {
-			continue
-		}
+	args, flags := slices.Clone(b.Args), keep
+	if !limited {
+		flags = slices.Concat(keep, verify.AppendFlags, open)
+	}
+	for _, flag := range flags {
 		name, _, _ := strings.Cut(flag, "=")
 		given := slices.ContainsFunc(b.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
 		if !given && b.Accepts(ctx, flag) {
@@ -115,22 +119,29 @@ func Start(ctx context.Context, b binary.Binary, dir *Dir, at string, o Options)
 	if err := dir.Copy(ctx, at); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(at))
 	}
-	b.Args = Flags(ctx, b, o.Limited)
+	b.Args = Flags(ctx, b, o.Limit > 0)
 	config := "global: {}\n"
 	if o.Exemplars > 0 {
 		b.Args = append(b.Args, "--enable-feature=exemplar-storage")
 		config = fmt.Sprintf("storage: {exemplars: {max_exemplars: %d}}\n", o.Exemplars)
 	}
-	s, err := replay.Start(ctx, b, replay.Options{DataDir: at, GOMAXPROCS: o.GOMAXPROCS, Timeout: o.Timeout, Config: config})
+	started := replay.Options{DataDir: at, GOMAXPROCS: o.GOMAXPROCS, Timeout: o.Timeout, Config: config}
+	if o.Limit > 0 {
+		started.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", o.Limit/10*9)} // As Prometheus has it in a container.
+	}
+	s, err := replay.Start(ctx, b, started)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(at))
 	}
 	return s, nil
 }
 
-// Compare compares all that queries can see of two heads. The error is a difference if
-// they are not the same; see Differ.
-func Compare(ctx context.Context, a, b Head) (Summary, error) { return verify.Compare(ctx, a, b) }
+// CompareSamples compares all series of two heads with their samples, exemplars, and
+// what the heads say of themselves. The error is a difference if they are not the same;
+// see Differ.
+func CompareSamples(ctx context.Context, a, b Head) (Summary, error) {
+	return verify.CompareSamples(ctx, a, b)
+}
 
 // Differ says whether an error is that two heads are not the same.
 func Differ(err error) bool {

@@ -70,16 +70,26 @@ func (r *Report) judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer,
 		r.Skipped++
 		return
 	}
-	v, err := rules.Judge(analyzer, req, e.Time)
+	o, err := Judge(rules, analyzer, req, e)
 	if err != nil {
 		r.Malformed++
 		return
 	}
 	r.Judged++
-	r.count(afterwards(v, e), e)
+	r.count(o, e)
 }
 
-func (r *Report) count(o *outcome, e *querylog.Entry) {
+// Judge says what comes of a request that Request has made of an entry. The error is
+// that of malformed PromQL.
+func Judge(rules *querylimit.Ruleset, analyzer *querylimit.Analyzer, req *querylimit.Request, e *querylog.Entry) (*Outcome, error) {
+	v, err := rules.Judge(analyzer, req, e.Time)
+	if err != nil {
+		return nil, err
+	}
+	return afterwards(v, e), nil
+}
+
+func (r *Report) count(o *Outcome, e *querylog.Entry) {
 	for _, refusal := range o.Refusals {
 		if r.Limits[refusal.Limit] == nil {
 			r.Limits[refusal.Limit] = map[querylimit.Mode]int{}
@@ -87,7 +97,7 @@ func (r *Report) count(o *outcome, e *querylog.Entry) {
 		}
 		r.Limits[refusal.Limit][refusal.Mode]++
 	}
-	if !o.refused {
+	if !o.Refused {
 		if len(o.Refusals.Warnings()) > 0 {
 			r.Warned++
 		}
@@ -100,30 +110,30 @@ func (r *Report) count(o *outcome, e *querylog.Entry) {
 	r.attribute(e)
 }
 
-// outcome is what comes of a request: a verdict, with the limits that an answer
+// Outcome is what comes of a request: a verdict, with the limits that an answer
 // runs into, not all of which refuse it.
-type outcome struct {
+type Outcome struct {
 	querylimit.Verdict
 
-	refused bool
+	Refused bool
 }
 
 // afterwards adds what is known only once there is an answer: how long it took,
 // and its bytes as they were sent.
-func afterwards(v querylimit.Verdict, e *querylog.Entry) *outcome {
-	o := &outcome{v, v.Refusals.Err() != nil}
+func afterwards(v querylimit.Verdict, e *querylog.Entry) *Outcome {
+	o := &Outcome{v, v.Refusals.Err() != nil}
 	endpoint := querylimit.FindEndpoint(e.Endpoint)
 	if e.Code/100 != 2 && !cutOff(e) {
 		return o
 	}
 	if d := v.Policy.Deadline(endpoint.Class, 0); d > 0 && e.Took > d.Seconds() {
-		o.Refusals, o.refused = append(o.Refusals, v.Policy.RefuseDeadline(endpoint.Class, endpoint.Name, d)), true
+		o.Refusals, o.Refused = append(o.Refusals, v.Policy.RefuseDeadline(endpoint.Class, endpoint.Name, d)), true
 	}
 	limit, mode := v.Policy.Response(endpoint.Class)
 	for _, most := range []int64{limit.WireMax, limit.Max} { // Compressed, there are not fewer.
 		if mode != querylimit.ModeOff && most > 0 && e.Bytes > most {
 			o.Refusals = append(o.Refusals, v.Policy.RefuseResponse(endpoint.Class, most, limit.Truncate))
-			o.refused = o.refused || mode == querylimit.ModeEnforce && !limit.Truncate
+			o.Refused = o.Refused || mode == querylimit.ModeEnforce && !limit.Truncate
 			break
 		}
 	}

@@ -172,8 +172,8 @@ type board struct {
 	found *Found
 	file  string
 	// prefix is the dashboard's place, with the comma that follows it.
-	prefix string
-	vars   []variable
+	prefix, uid string
+	vars        []variable
 	// sources has the type of data source that a variable or an input names.
 	sources map[string]string
 }
@@ -188,6 +188,7 @@ func (b *boards) newBoard(f *Found, file, place, title string) *board {
 
 func (b *boards) readClassic(f *Found, file, place string, o map[string]any) {
 	d := b.newBoard(f, file, place, str(o["title"]))
+	d.uid = str(o["uid"])
 	for _, in := range list(o["__inputs"]) {
 		d.sources[str(object(in)["name"])] = str(object(in)["pluginId"])
 	}
@@ -291,7 +292,7 @@ func (d *board) variable(v map[string]any) {
 		return
 	}
 	d.found.Expressions = append(d.found.Expressions, Expression{
-		File: d.file, Place: d.prefix + ", " + place, Kind: KindVariable, Text: query, Queries: exprs, Listing: listing,
+		File: d.file, Place: d.prefix + ", " + place, Kind: KindVariable, Text: query, Dashboard: d.uid, Queries: exprs, Listing: listing,
 	})
 }
 
@@ -337,7 +338,7 @@ func (d *board) add(kind Kind, place, expr string) {
 		return
 	}
 	d.found.Expressions = append(d.found.Expressions, Expression{
-		File: d.file, Place: place, Kind: kind, Text: expr, Queries: exprs,
+		File: d.file, Place: place, Kind: kind, Text: expr, Dashboard: d.uid, Queries: exprs,
 	})
 }
 

@@ -28,6 +28,9 @@ func RuleFiles(paths ...string) Found {
 	return f
 }
 
+// RuleText reads the text of one file, as RuleFiles reads files.
+func RuleText(file string, text []byte) Found { return readRules(file, text, map[string]bool{}) }
+
 // readRules reads a file. told has the kinds of objects, unknown to this check,
 // that have been told, and gets those of the file.
 func readRules(file string, text []byte, told map[string]bool) Found {

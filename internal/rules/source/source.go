@@ -42,6 +42,8 @@ type Expression struct {
 	Kind        Kind
 	// Text is what stands in the file, variables included.
 	Text string
+	// Dashboard is the UID of the one that asks, if it has one.
+	Dashboard string
 
 	// Queries are the text parsed, more than one where a variable with known
 	// values names a metric. A variable that can have any value is a [Marker].
@@ -125,6 +127,9 @@ func NewParser() parser.Parser {
 // maxExpression is beyond what people write, in bytes. The parser needs much
 // memory for some texts of that size already.
 const maxExpression = 64 << 10
+
+// Parse parses PromQL that somebody wrote, without variables.
+func Parse(text string) (parser.Expr, error) { return parseExpr(text) }
 
 // parseExpr parses PromQL. The error has the parser's first complaint only.
 func parseExpr(text string) (parser.Expr, error) {

@@ -34,6 +34,8 @@ type Options struct {
 	DataDir string
 	// GOMAXPROCS is the binary's environment variable, 1 or more.
 	GOMAXPROCS int
+	// Env is added to this process's environment.
+	Env []string
 	// Config is the configuration file's text. Empty is one that scrapes nothing.
 	Config string
 	// Timeout ends a replay that takes too long; 0 is never.
@@ -132,7 +134,7 @@ func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 	r.cmd = exec.Command(b.Path, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
 	}, b.Args...)...)
-	r.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS))
+	r.cmd.Env = append(append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS)), o.Env...)
 	r.cmd.SysProcAttr = proc.ChildAttr()
 	if err := r.start(); err != nil {
 		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
