@@ -33,6 +33,8 @@ const (
 	meterStep = 4 << 10
 	// meterLookEvery is how many elements of a loop are between two looks at the context.
 	meterLookEvery = 256
+	// meterElementPoints is how many points of a window count as an element.
+	meterElementPoints = 64
 	// meterHoldEvery is how many labels and groups are made between two of them.
 	meterHoldEvery = 256
 	// maxLabelSize is the most bytes of the name and the value of a label that is built.
@@ -121,12 +123,17 @@ func (m *readMeter) yield() {
 }
 
 // look is called for each element of a loop, and looks at the context every so often.
-func (m *readMeter) look() {
+func (m *readMeter) look() { m.lookWithin(0) }
+
+// lookWithin is called for each element of a loop that goes through so many points for it,
+// which cost a fraction of what an element does: each window of a range vector.
+func (m *readMeter) lookWithin(points int) {
 	if m == nil {
 		return
 	}
-	m.looks++
-	if m.looks%meterLookEvery == 0 {
+	before := m.looks / meterLookEvery
+	m.looks += 1 + points/meterElementPoints
+	if m.looks/meterLookEvery != before {
 		m.yield()
 	}
 }

@@ -260,6 +260,28 @@ func TestMeterLooksAtTheContextInEachStepOfTimestamp(t *testing.T) {
 	require.GreaterOrEqual(t, yields(11)-yields(1), 10*(2*manyMeterSeries/256))
 }
 
+// A series with many steps, each of a wide window, takes as long as many series.
+func TestMeterLooksAtTheContextWithinOneSeries(t *testing.T) {
+	s := meterStorage(t)
+	const one = `m{i="0000000000"}`
+	for expr, windows := range map[string]int{
+		`last_over_time(` + one + `[1m])`:              600_000,
+		`sum_over_time(` + one + `[10m:1s])`:           600_000,
+		`sum_over_time((` + one + ` @ 0)[2h:1s])`:      600_000,
+		`rate(h{i="0000000000"}[10m])`:                 600_000,
+		`max_over_time(rate(` + one + `[1m])[2h:1ms])`: 7_800_000,
+	} {
+		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
+		stopped := errors.New("stopped")
+		account.OnYield = func() {
+			if account.Yields > windows/1024 {
+				account.Stop(stopped)
+			}
+		}
+		require.ErrorIs(t, meterQuery(ctx, t, s, 50_000_000, expr, time.Millisecond).Err, stopped, expr)
+	}
+}
+
 func TestMeterLooksAtTheContextInLoopsOverSeries(t *testing.T) {
 	s := manyMeterStorage(t)
 	yields := func(expr string) int {
