@@ -4,6 +4,7 @@
 package ingest
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	labelBytes   = 600
 	usualLabels  = 64
 
+	// largePart is the part of the limit from which on something is large.
+	largePart = 64
+
 	// step is how much is taken before memory is looked at again.
 	step = 256 << 10
 	// again is how long memory is believed to be short without another look.
@@ -39,6 +43,8 @@ type room struct {
 	// short says that there is no room for new series, or for nothing at all.
 	short    atomic.Int32
 	lookedAt atomic.Int64 // Unix time in ns.
+
+	collecting sync.Mutex
 
 	mu    sync.Mutex
 	cycle uint64
@@ -96,12 +102,27 @@ func (g *Gate) Take(bytes int64) bool {
 		return false
 	}
 	if bytes >= step {
-		if _, all := g.room.left(); all < bytes {
+		// The collector needs some room besides: up to nine tenths of the limit.
+		if _, all := g.room.left(); all-g.Limit()/20 < bytes {
 			return false
 		}
+		g.room.collect(bytes)
 	}
 	g.room.take(bytes)
 	return true
+}
+
+// collect collects garbage before something large is allocated in its place: the runtime would
+// start to do so at that moment, and have both until it is done.
+func (r *room) collect(bytes int64) {
+	if u := r.memory.Usage(); bytes < u.Limit/largePart || !u.Exceeds(bytes) {
+		return
+	}
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
+	if r.memory.Look().Exceeds(bytes) {
+		runtime.GC()
+	}
 }
 
 // Give gives back what was taken.

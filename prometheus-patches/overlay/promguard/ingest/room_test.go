@@ -30,12 +30,12 @@ func TestSeriesThatNoCollectionHasSeenCountAtOnce(t *testing.T) {
 	for _, source := range []Source{Scrape, RemoteWrite, Rule} {
 		t.Run(string(source), func(t *testing.T) {
 			w := newWorld(t, Options{})
-			w.memory.usage = memory.Usage{Limit: 100 * mib, Live: 60 * mib, Heap: 60 * mib, Cycle: 1}
+			w.memory.usage = memory.Usage{Limit: 40 * mib, Live: 24 * mib, Heap: 24 * mib, Cycle: 1}
 			j := judge{gate: w.gate, source: source}
 			w.gate.Observe(&told{})
 			head := w.gate.Created(&told{})
 			let := 0
-			for i := range 45_000 {
+			for i := range 18_000 {
 				ls := series(t, fmt.Sprintf("m{i=%d}", i))
 				if j.refuse(ls) == nil {
 					let++
@@ -43,11 +43,11 @@ func TestSeriesThatNoCollectionHasSeenCountAtOnce(t *testing.T) {
 				}
 			}
 			// Up to 85 % of the limit, and 95 for rules, of a kilobyte each.
-			want := map[Source]int{Scrape: 25 * mib / 1000, RemoteWrite: 25 * mib / 1000, Rule: 35 * mib / 1000}[source]
+			want := map[Source]int{Scrape: 10 * mib / 1000, RemoteWrite: 10 * mib / 1000, Rule: 14 * mib / 1000}[source]
 			require.InDelta(t, want, let, 0.1*float64(want))
 
 			before := w.gate.Generation()
-			w.memory.usage.Live, w.memory.usage.Cycle = 62*mib, 2
+			w.memory.usage.Live, w.memory.usage.Cycle = 25*mib, 2
 			w.gate.room.lookedAt.Store(0)
 			require.Nil(t, j.refuse(series(t, "after{}")), "the collection found most of it dead")
 			after := w.gate.Generation()
@@ -71,9 +71,9 @@ func TestWhatIsGivenBackCanBeTakenAgain(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.memory.usage = memory.Usage{Limit: 100 * mib, Live: 60 * mib, Heap: 60 * mib}
 	for range 100 {
-		require.True(t, w.gate.Take(30*mib))
+		require.True(t, w.gate.Take(28*mib))
 		require.False(t, w.gate.Take(10*mib))
-		w.gate.Give(30 * mib)
+		w.gate.Give(28 * mib)
 	}
 }
 

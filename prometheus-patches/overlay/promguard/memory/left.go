@@ -16,3 +16,6 @@ func (u Usage) Left(taken int64) (critical, alarming int64) {
 	of := func(share float64) int64 { return int64(share*float64(u.Limit)) - live }
 	return of(liveShares.begin[Critical]), of(alarm)
 }
+
+// Exceeds says that bytes more are beyond the limit as long as what is dead is not collected.
+func (u Usage) Exceeds(bytes int64) bool { return u.Limit > 0 && u.Heap+u.own+bytes > u.Limit }
