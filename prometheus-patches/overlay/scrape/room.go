@@ -16,10 +16,11 @@ import (
 // parts of the memory limit that it may be.
 const (
 	bodyPart = 8 // A body.
-	// linePart is for what is parsed at once: a line, or a metric of protobuf. Labels of a
-	// few bytes take some forty times as much while they are parsed.
-	linePart = 256
-	metaPart = 64 // All metadata of a target.
+	// linePart is for what is parsed at once: a line. Labels of a few bytes take some forty
+	// times as much while they are parsed, and buckets of protobuf a hundred times.
+	linePart   = 256
+	metricPart = 1024 // A metric of protobuf.
+	metaPart   = 64   // All metadata of a target.
 
 	// droppedBytes is what the cache takes for a line that is dropped or refused, and
 	// metaBytes for a metric's metadata, besides its texts.
@@ -124,16 +125,15 @@ func (s *scrapeBody) tooLarge(format string, args ...any) error {
 
 // check takes what reading the body has led to, and looks for lines that are too long.
 func (s *scrapeBody) check(contentType string, err error) (string, error) {
-	most := s.sl.part(linePart)
-	if err != nil || most == 0 || int64(len(s.b)) <= most {
+	if err != nil {
 		return contentType, err
 	}
-	long := hasLongLine
+	long, part := hasLongLine, int64(linePart)
 	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType == "application/vnd.google.protobuf" {
-		long = hasLongMetric
+		long, part = hasLongMetric, metricPart
 	}
-	if long(s.b, int(most)) {
-		return contentType, s.tooLarge("a line or metric of more than %d bytes, 1/%d of the memory limit", most, linePart)
+	if most := s.sl.part(part); most > 0 && long(s.b, int(most)) {
+		return contentType, s.tooLarge("a line or metric of more than %d bytes, 1/%d of the memory limit", most, part)
 	}
 	return contentType, nil
 }
@@ -152,7 +152,7 @@ func hasLongLine(b []byte, n int) bool {
 // hasLongMetric reports whether a metric, or another field of a family, has more than n
 // bytes. What is malformed is left to the parser.
 func hasLongMetric(b []byte, n int) bool {
-	for len(b) > 0 {
+	for len(b) > n {
 		family, size := protowire.ConsumeBytes(b)
 		if size < 0 {
 			return false
