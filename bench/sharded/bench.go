@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -415,6 +416,9 @@ func writeGrowth(out io.Writer, measured map[int]figures) error {
 	first := measured[sizes[0]]
 	for _, part := range slices.Sorted(maps.Keys(first)) {
 		for _, unit := range slices.Sorted(maps.Keys(first[part])) {
+			if strings.HasPrefix(unit, "B/") || strings.HasPrefix(unit, "%") {
+				continue // Of one, or of a hundred: no sum.
+			}
 			x, y := make([]float64, len(sizes)), make([]float64, len(sizes))
 			for i, s := range sizes {
 				x[i], y[i] = float64(s), measured[s][part][unit]

@@ -217,7 +217,7 @@ func TestGrowthThatIsALineIsFoundAndOneThatIsNoneIsTold(t *testing.T) {
 	var out bytes.Buffer
 	measured := map[int]figures{}
 	for i, size := range []int{1, 2, 4} {
-		measured[size] = figures{"server": {"rss-B": float64(10 + 10*[]int{1, 2, 4}[i])}}
+		measured[size] = figures{"server": {"B/series": 1, "rss-B": float64(10 + 10*[]int{1, 2, 4}[i])}}
 	}
 	require.NoError(t, writeGrowth(&out, measured))
 	require.Equal(t, "# server rss-B: 10 + 10 for each thousandth, at most 0 % off; 1.001e+04 at full size\n", out.String())
