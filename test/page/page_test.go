@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func newServer(t *testing.T, rows int) *server {
 	s := &server{}
 	for i := range rows {
 		s.running = append(s.running, screen.Query{
-			ID: fmt.Sprint(i + 1), Begun: time.Now().Add(-time.Duration(i) * time.Second / 10), Waits: i%7 == 3, Endpoint: "/api/v1/query_range",
+			ID: strconv.Itoa(i + 1), Begun: time.Now().Add(-time.Duration(i) * time.Second / 10), Waits: i%7 == 3, Endpoint: "/api/v1/query_range",
 			Text:   fmt.Sprintf(`sum by (pod, namespace) (rate(container_cpu_usage_seconds_total{cluster="eu-%d", container!=""}[5m])) / on (pod) group_left 2`, i),
 			Series: int64(i) * 1371, Bytes: int64(rows-i) << 20, Allowed: 800 << 20,
 			Asker: screen.Asker{User: fmt.Sprintf("user%d", i), Dashboard: "k8s-nodes", DashboardTitle: "Kubernetes / Nodes", PanelTitle: "CPU by pod"},
@@ -80,7 +81,8 @@ func (s *server) state() *screen.State {
 		Costs:    []screen.Window{{Name: "5 minutes", Seconds: 900, Costs: costs}, {Name: "1 hour", Seconds: 9000, Costs: costs}},
 		Refusals: []screen.Refusal{{Reason: "too_large", Endpoint: "/api/v1/series", Text: `{le!=""}`, Offer: "Select fewer series: GET /api/v1/series needs more than 205MiB of memory", Count: 1204, Last: time.Now(), Asker: screen.Asker{User: "ann"}}, {Reason: "samples", Warned: true, Endpoint: "query", Offer: "Use a larger step", Count: 1, Last: time.Now()}},
 		NewSeries: &screen.Adders{From: time.Now().Add(-5 * time.Minute), Created: 14162, Refused: 12, Adders: []screen.Adder{
-			{Name: `job="api", metric="http_requests_total", and 68 values of request_id`, Share: 0.66, Created: 14162, Relabel: "metric_relabel_configs: [{action: drop}]", Limit: "limits: [{label: job}]"}}},
+			{Name: `job="api", metric="http_requests_total", and 68 values of request_id`, Share: 0.66, Created: 14162, Relabel: "metric_relabel_configs: [{action: drop}]", Limit: "limits: [{label: job}]"},
+		}},
 		Drops:  &screen.Drops{Profile: "recommended", Dropped: 1310000, Rules: []screen.Drop{{Rule: "apiserver-buckets", Series: 1200000}}},
 		Policy: screen.PolicyOf([]screen.Setting{{Name: "memory limit", Value: "auto"}}),
 	}
