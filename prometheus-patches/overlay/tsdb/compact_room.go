@@ -101,7 +101,7 @@ func (db *DB) seriesOf(dirs []string) (series int64, err error) {
 				return 0, err
 			}
 			defer reader.Close()
-			if share, err = newShare(reader, before, max(1, n/sampled)); err != nil {
+			if share, err = freshShare(reader, before, max(1, n/sampled)); err != nil {
 				return 0, err
 			}
 			before = append(before, reader)
@@ -111,9 +111,9 @@ func (db *DB) seriesOf(dirs []string) (series int64, err error) {
 	return series, nil
 }
 
-// newShare returns the share of a block's series, of which it looks at one of so many, that
+// freshShare returns the share of a block's series, of which it looks at one of so many, that
 // no block before has.
-func newShare(block IndexReader, before []IndexReader, oneOf uint64) (float64, error) {
+func freshShare(block IndexReader, before []IndexReader, oneOf uint64) (float64, error) {
 	ctx := context.Background()
 	var builder labels.ScratchBuilder
 	var looked, fresh float64

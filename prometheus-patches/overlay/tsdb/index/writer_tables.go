@@ -45,7 +45,8 @@ func (t *symbolTable) slot(text string) uint64 {
 }
 
 func (t *symbolTable) behind(slot uint64) uint64 {
-	if slot++; slot == uint64(len(t.slots)) {
+	slot++
+	if slot == uint64(len(t.slots)) {
 		return 0
 	}
 	return slot
@@ -113,15 +114,15 @@ func (w *Writer) postingsOf(names []string, file []byte, uses []uint64, refs []u
 func (w *Writer) postingsOfLabel(name string, uses []uint64, refs []uint32) error {
 	slices.Sort(uses)
 	for len(uses) > 0 {
-		value := uint32(uses[0] >> 32)
-		if uint64(value) >= uint64(w.numSymbols) {
+		value := uses[0] >> 32
+		if value >= uint64(w.numSymbols) {
 			return errors.New("corruption detected when writing postings to index: unknown symbol")
 		}
 		refs = refs[:0]
-		for ; len(uses) > 0 && uint32(uses[0]>>32) == value; uses = uses[1:] {
+		for ; len(uses) > 0 && uses[0]>>32 == value; uses = uses[1:] {
 			refs = append(refs, uint32(uses[0]))
 		}
-		if err := w.writePosting(name, w.symbols.text(value), refs); err != nil {
+		if err := w.writePosting(name, w.symbols.text(uint32(value)), refs); err != nil {
 			return err
 		}
 	}

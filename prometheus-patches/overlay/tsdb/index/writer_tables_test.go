@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,9 +40,9 @@ func drawBlock(r *rand.Rand, most int) *block {
 	b, text := &block{}, func(most int) string {
 		n := r.Intn(most)
 		if r.Intn(50) == 0 {
-			return strings.Repeat("long", 40) + fmt.Sprint(n)
+			return strings.Repeat("long", 40) + strconv.Itoa(n)
 		}
-		return strings.Repeat("x", r.Intn(3)) + fmt.Sprint(n)
+		return strings.Repeat("x", r.Intn(3)) + strconv.Itoa(n)
 	}
 	names, values, chunk := 1+r.Intn(12), 1+r.Intn(2*most), chunks.ChunkRef(8)
 	symbols := map[string]struct{}{}
