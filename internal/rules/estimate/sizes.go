@@ -36,7 +36,7 @@ const (
 	modelWALBytesPerSample         = 7.3
 	modelBlockBytesPerSample       = 2
 
-	patchedHeadBytesPerSeries        = 760
+	patchedHeadBytesPerSeries        = 750
 	patchedScrapeCacheBytesPerSeries = 95
 	patchedDroppedBytesPerSeries     = 55
 )
