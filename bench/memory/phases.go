@@ -65,7 +65,7 @@ type observer struct {
 	phase   string
 	peaks   map[string]peaks
 	rests   map[string]figures // by phase of rest
-	most    map[string]int64 // by phase, of a profile that is kept
+	most    map[string]int64   // by phase, of a profile that is kept
 	entered chan string
 }
 
