@@ -143,7 +143,9 @@ scrape_configs: [{job_name: self, static_configs: [{targets: [%q], labels: {inst
 		require.Equal(t, http.StatusUnprocessableEntity, refused.code, refused.body)
 	})
 	t.Run("the series are those that the server behind has", func(t *testing.T) {
-		var status struct{ Data struct{ HeadStats struct{ NumSeries float64 } } }
+		var status struct {
+			Data struct{ HeadStats struct{ NumSeries float64 } }
+		}
 		require.NoError(t, json.Unmarshal([]byte(get(t, p.url+"/api/v1/status/tsdb").body), &status))
 		require.NotZero(t, status.Data.HeadStats.NumSeries)
 		require.Eventually(t, func() bool {

@@ -42,6 +42,7 @@ func TestPartialAnswersOfThanosPassAndAreCounted(t *testing.T) {
 			u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 				if c.kind == upstream.KindThanos && r.Header.Get("Accept-Encoding") != "identity" {
 					http.Error(w, "compressed answers are not looked into", http.StatusInternalServerError)
+					return
 				}
 				w.Header().Set("Content-Type", c.contentType)
 				io.WriteString(w, body)
