@@ -14,6 +14,9 @@ const (
 	gib = 1 << 30
 	// headroom is by how much a container's limit exceeds its heap (docs/memory.md).
 	headroom = 1.5
+	// critical is the part of a container at which new series are refused in any case: 85 %
+	// of GOMEMLIMIT, which is nine tenths of it (docs/memory-contract.md).
+	critical = 0.85 * 0.9
 	// walHours is how much of the log there is before a checkpoint, and slack what a
 	// disk has to spare for compaction.
 	walHours = 3
@@ -98,7 +101,8 @@ func New(l Load, in Limits) (*Plan, error) {
 	largest := (1 + p.Unevenness) / float64(p.Shards)
 	p.HeapGiB = need * largest / gib
 	p.MemoryGiB = math.Ceil(headroom * p.HeapGiB)
-	p.MaxHeadSeries = math.Floor(p.MemoryGiB * gib / headroom / (l.Sizes.HeadBytesPerSeries + l.Sizes.ScrapeCacheBytesPerSeries))
+	spare := (critical*p.MemoryGiB - p.HeapGiB) * gib
+	p.MaxHeadSeries = math.Floor(p.HeadSeries*largest + spare/(l.Sizes.HeadBytesPerSeries+l.Sizes.ScrapeCacheBytesPerSeries))
 	perDay := p.SamplesPerSecond * daySeconds * l.Sizes.BlockBytesPerSample / gib
 	if p.Shards > 1 {
 		p.RetentionSeconds = min(p.RetentionSeconds, local.Seconds())

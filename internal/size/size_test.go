@@ -120,6 +120,7 @@ func TestShardsHoldTheLoadWithinTheirMemory(t *testing.T) {
 			require.LessOrEqual(t, p.MemoryGiB*gib, memory, "%d nodes", nodes)
 			require.GreaterOrEqual(t, p.MemoryGiB*gib*float64(p.Shards), whole, "%d nodes", nodes)
 			require.Less(t, p.MemoryGiB*gib*float64(p.Shards), whole*(1.1+p.Unevenness)+float64(p.Shards)*gib, "%d nodes", nodes)
+			require.Greater(t, p.MaxHeadSeries*float64(p.Shards), 1.05*p.HeadSeries*(1+p.Unevenness), "%d nodes: what is planned is within the limit", nodes)
 			if p.Shards > 1 {
 				require.Contains(t, p.Split, "kube-state-metrics", "%d nodes", nodes)
 				require.InEpsilon(t, 15*p.BucketGiBPerDay, p.BucketGiB, 1e-9)
