@@ -379,7 +379,7 @@ func newBombed(t *testing.T) *bombed {
 	t.Cleanup(target.Close)
 	config := fmt.Sprintf(`global: {scrape_interval: 2s, scrape_timeout: 2s, scrape_native_histograms: true}
 scrape_configs:
-- {job_name: steady, metrics_path: /steady, static_configs: [{targets: [%[1]q]}]}
+- {job_name: steady, scrape_interval: 15s, scrape_timeout: 15s, metrics_path: /steady, static_configs: [{targets: [%[1]q]}]}
 - {job_name: bomb, metrics_path: /bomb, static_configs: [{targets: [%[1]q]}]}
 `, strings.TrimPrefix(target.URL, "http://"))
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(bombLimit))

@@ -173,7 +173,7 @@ func TestOneScrapeBringsNoMoreSeriesThanThereIsMemoryFor(t *testing.T) {
 		}
 	}))
 	defer target.Close()
-	config := fmt.Sprintf(`global: {scrape_interval: 10s, scrape_timeout: 10s}
+	config := fmt.Sprintf(`global: {scrape_interval: 50s, scrape_timeout: 50s}
 scrape_configs:
 - {job_name: bomb, static_configs: [{targets: [%q]}]}
 `, strings.TrimPrefix(target.URL, "http://"))

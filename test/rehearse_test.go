@@ -148,7 +148,7 @@ func TestRehearsalSaysGoAndFindsWhatIsPlanted(t *testing.T) {
 	rules := r.write("heavy.yml", `{groups: [{name: g, rules: [{record: heavy, expr: '`+heavyQuery+`'}]}]}`)
 	log = r.write("heavy.log", askedLine(heavyQuery, "query", 0))
 	ofRule := []string{"--rule-files=" + rules, "--query-log=" + r.path("query.log"), "--profile=off"}
-	ofPerson := slices.Concat(ofRule, []string{"--query-log=" + log, "--memory-limit=130MiB", "--storm=5s"}) // Not enough for one of them.
+	ofPerson := slices.Concat(ofRule, []string{"--query-log=" + log, "--memory-limit=130MiB", "--storm=20s"}) // Not enough for one of them.
 	t.Run("a query that is refused, which is none while a rule asks it", func(t *testing.T) {
 		code, page, log := r.run(ofRule...)
 		require.Zero(t, code, page+log)

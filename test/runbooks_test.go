@@ -96,7 +96,7 @@ func TestFromTheAlertToTheCulpritsEndItTakesTwoCommandsOfTheRunbook(t *testing.T
 		start          func(t *testing.T) (server, asked *server, address string)
 	}{
 		{"PrometheusReadsShed", "localhost:9090", func(t *testing.T) (*server, *server, string) {
-			s := prometheus(t, busySeries(t), emptyConfig, "--web.enable-lifecycle")
+			s := prometheus(t, busySeries(t), emptyConfig, "--web.enable-lifecycle", "--query.timeout=10m")
 			return s, s, s.url
 		}},
 		{"PromguardSaturated", "localhost:9092", func(t *testing.T) (*server, *server, string) {

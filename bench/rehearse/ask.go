@@ -260,7 +260,7 @@ func text(values ...any) string {
 
 // pairDiffers compares a time and a value.
 func pairDiffers(a, b []any) string {
-	if len(a) == 2 && len(b) == 2 && a[0] == b[0] && sameValue(a[1], b[1]) {
+	if len(a) == 2 && len(b) == 2 && text(a[0]) == text(b[0]) && sameValue(a[1], b[1]) {
 		return ""
 	}
 	return fmt.Sprintf("stock has %s, patched %s", pairText(a), pairText(b))
@@ -275,17 +275,18 @@ func pairText(p []any) string {
 }
 
 func sameValue(a, b any) bool {
-	if a == b {
-		return true
-	}
 	x, okX := a.(string)
 	y, okY := b.(string)
 	if !okX || !okY {
 		return false
 	}
+	if x == y {
+		return true
+	}
 	v, errV := strconv.ParseFloat(x, 64)
 	w, errW := strconv.ParseFloat(y, 64)
-	return errV == nil && errW == nil && math.Abs(v-w) <= closeTo*max(math.Abs(v), math.Abs(w))
+	largest := max(math.Abs(v), math.Abs(w))
+	return errV == nil && errW == nil && !math.IsInf(largest, 0) && math.Abs(v-w) <= closeTo*largest
 }
 
 // compare asks both servers everything and compares the answers.

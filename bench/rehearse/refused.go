@@ -70,15 +70,23 @@ func (c *refusing) add(of Refusal) {
 
 // merge adds what was collected to the report.
 func (c *refusing) merge(into *Refusals) {
+	before, seen := map[string]bool{}, map[string]bool{}
+	for _, of := range into.List {
+		before[of.Query], seen[of.Query] = true, true
+	}
 	for _, of := range c.byKey {
-		into.Refused++
-		into.Requests += of.Times
+		if !seen[of.Query] {
+			into.Refused++
+		}
+		if !before[of.Query] {
+			into.Requests += of.Times
+		}
+		seen[of.Query] = true
 		into.List = append(into.List, *of)
 	}
 	slices.SortFunc(into.List, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.By, b.By), cmp.Compare(a.Query, b.Query), cmp.Compare(a.Limit, b.Limit))
 	})
-	into.List = into.List[:min(len(into.List), maxTold)]
 }
 
 // refusedByServer asks the patched server, with its limits of reads, what people ask and
@@ -180,6 +188,7 @@ func (r *rehearsal) refusedByPolicy(k *known, a *asked) error {
 		}
 	}
 	c.merge(&r.report.Refused)
+	r.report.Refused.List = r.report.Refused.List[:min(len(r.report.Refused.List), maxTold)]
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func TestAnswersDifferByWhatAReaderSees(t *testing.T) {
 		"order is no difference":     {vector(a + "," + b), vector(b + "," + a), ""},
 		"nor is the last digit":      {vector(`{"metric": {}, "value": [1, "0.30000000000000004"]}`), vector(`{"metric": {}, "value": [1, "0.3"]}`), ""},
 		"a value is":                 {vector(a), vector(`{"metric": {"a": "1"}, "value": [1, "4"]}`), `{"a":"1"}: stock has 2 at 1970-01-01T00:00:01Z, patched 4 at 1970-01-01T00:00:01Z`},
+		"infinity is nothing else":    {vector(`{"metric": {}, "value": [1, "+Inf"]}`), vector(`{"metric": {}, "value": [1, "5"]}`), `{}: stock has +Inf at 1970-01-01T00:00:01Z, patched 5 at 1970-01-01T00:00:01Z`},
 		"NaN is itself":              {vector(`{"metric": {}, "value": [1, "NaN"]}`), vector(`{"metric": {}, "value": [1, "NaN"]}`), ""},
 		"a time is":                  {vector(a), vector(`{"metric": {"a": "1"}, "value": [2, "2"]}`), `{"a":"1"}: stock has 2 at 1970-01-01T00:00:01Z, patched 2 at 1970-01-01T00:00:02Z`},
 		"a row that is missing":      {vector(a + "," + b), vector(a), `{"a":"2"}: stock has 3, patched none`},
@@ -94,18 +96,19 @@ const oneRow = `{"metric": {}, "value": [1, "1"]}`
 
 func TestServerThatAnswersFewerInTheTimeOfStockIsTold(t *testing.T) {
 	found := &Answers{}
-	c := &comparing{Answers: found, stock: serving(t, 0, oneRow), patched: serving(t, 100*time.Millisecond, oneRow)}
+	c := &comparing{Answers: found, stock: serving(t, 0, oneRow), patched: serving(t, 0, oneRow)}
 	for i := range 4 {
 		c.compare(t.Context(), i, &Question{Endpoint: "query", Query: "up"})
 	}
+	c.stockTook, c.patchedTook = 200*time.Millisecond, 400*time.Millisecond
+	c.took = slices.Repeat([]time.Duration{100 * time.Millisecond}, 4)
 	c.settle()
 	require.Equal(t, 4, found.Compared)
 	require.Zero(t, found.Differing)
-	require.Less(t, found.Within, 4)
+	require.Equal(t, 2, found.Within)
 	require.False(t, found.Slow, "so little time is noise")
-	require.Greater(t, found.PatchedSeconds, found.StockSeconds)
 
-	c.stockTook, c.patchedTook = time.Minute, 2*time.Minute
+	found.Within, c.stockTook, c.patchedTook = 0, time.Minute, 2*time.Minute
 	c.settle()
 	require.True(t, found.Slow)
 	r := &Report{Answers: found}

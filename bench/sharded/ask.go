@@ -172,7 +172,7 @@ func differs(got, want *reply) string {
 		if !ok {
 			return at + " is missing"
 		}
-		if o != v && !(math.IsNaN(o) && math.IsNaN(v)) && math.Abs(o-v) > tolerance*math.Max(math.Abs(o), math.Abs(v)) {
+		if o != v && !(math.IsNaN(o) && math.IsNaN(v)) && (math.IsInf(o, 0) || math.IsInf(v, 0) || math.Abs(o-v) > tolerance*math.Max(math.Abs(o), math.Abs(v))) {
 			return fmt.Sprintf("%s is %v in place of %v", at, o, v)
 		}
 	}

@@ -32,13 +32,14 @@ const (
 type scrapeBody struct {
 	b  []byte
 	sl *scrapeLoop
-	// known is how large the target's body may be in any case: it was before.
+	// known is how large the target's body may be in any case: it was before, also before a
+	// reload, which hands the cache on.
 	known int
 	taken int64
 }
 
 func (sl *scrapeLoop) newBody(b []byte) *scrapeBody {
-	s := &scrapeBody{b: b, sl: sl, known: max(1<<20, sl.lastScrapeSize+sl.lastScrapeSize/4)}
+	s := &scrapeBody{b: b, sl: sl, known: max(1<<20, sl.cache.body+sl.cache.body/4)}
 	s.take(cap(b))
 	return s
 }
@@ -135,6 +136,7 @@ func (s *scrapeBody) check(contentType string, err error) (string, error) {
 	if most := s.sl.part(part); most > 0 && long(s.b, int(most)) {
 		return contentType, s.tooLarge("a line or metric of more than %d bytes, 1/%d of the memory limit", most, part)
 	}
+	s.sl.cache.body = max(len(s.b), s.sl.cache.body/2) // A short answer says little of the next.
 	return contentType, nil
 }
 

@@ -63,13 +63,9 @@ func (db *DB) planBlocks() (dirs []string, done func(), err error) {
 	}
 	var bytes int64
 	if len(dirs) > 0 {
-		series, err := db.seriesOf(dirs)
-		if err != nil {
-			return nil, nil, err
-		}
-		bytes = compactionBytes + compactionBytesPerBlockSeries*series
+		bytes = compactionBytes + compactionBytesPerBlockSeries*db.seriesOf(dirs)
 	}
-	if !db.opts.Memory.Room(bytes) {
+	if !db.opts.Memory.Room(bytes) && len(dirs) > 0 {
 		if now := time.Now(); now.Sub(db.waitsLogged) >= waitsLog {
 			db.waitsLogged = now
 			db.logger.Warn("A compaction of blocks waits until there is memory for it", "blocks", len(dirs), "bytes", bytes)
@@ -86,29 +82,27 @@ func (db *DB) planBlocks() (dirs []string, done func(), err error) {
 const sampled = 64
 
 // seriesOf estimates how many series blocks have. One that is in several of them counts
-// once, within some percent: as a rule those of all blocks are the same.
-func (db *DB) seriesOf(dirs []string) (series int64, err error) {
+// once, within some percent: as a rule those of all blocks are the same. What is wrong with
+// a block the compaction says, and marks it.
+func (db *DB) seriesOf(dirs []string) (series int64) {
 	var before []IndexReader
 	for _, dir := range dirs {
 		meta, _, err := readMetaFile(dir)
 		if err != nil {
-			return 0, err
+			continue
 		}
 		share, n := 1.0, meta.Stats.NumSeries
 		if i := slices.IndexFunc(db.blocks, func(b *Block) bool { return b.Dir() == dir }); i >= 0 {
-			reader, err := db.blocks[i].Index()
-			if err != nil {
-				return 0, err
+			if reader, err := db.blocks[i].Index(); err == nil {
+				defer reader.Close()
+				if fresh, err := freshShare(reader, before, max(1, n/sampled)); err == nil {
+					share, before = fresh, append(before, reader)
+				}
 			}
-			defer reader.Close()
-			if share, err = freshShare(reader, before, max(1, n/sampled)); err != nil {
-				return 0, err
-			}
-			before = append(before, reader)
 		}
 		series += int64(share * float64(n))
 	}
-	return series, nil
+	return series
 }
 
 // freshShare returns the share of a block's series, of which it looks at one of so many, that

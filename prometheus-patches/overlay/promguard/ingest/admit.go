@@ -110,6 +110,9 @@ func (q *request) body(r *http.Request) (err error) {
 			size = 0 // The handler says what is wrong with it, and decodes nothing.
 		}
 		q.size = int64(size)
+		if !q.take(q.size) { // It is decompressed before it is let in.
+			return errNoRoom
+		}
 	case encoding == "gzip":
 		if err := q.gunzip(r); err != nil {
 			return err
@@ -161,8 +164,11 @@ func (q *request) memory(ctx context.Context, most int64) error {
 	if left, _ := q.gate.room.left(); all <= left && q.take(usuallyDecoded*q.size) {
 		return nil
 	}
-	need := q.need() + built
-	if need > most {
+	need := q.need()
+	if q.json { // Then built is a guess, which is no reason to refuse the request for ever.
+		built = min(built, max(0, most-need))
+	}
+	if need += built; need > most {
 		return fmt.Errorf("%w: it takes %d bytes decoded, and at most %d are allowed: send less at once", errTooLarge, need, most)
 	}
 	for deadline := time.Now().Add(patience); !q.take(need); {

@@ -100,7 +100,7 @@ func NewGate(opts Options) *Gate {
 		room: room{memory: opts.Memory},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "prometheus_guard_series_refused_total",
-			Help: "New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once.",
+			Help: "New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once, while less than 95 % of the limit live.",
 		}, []string{"source", "reason"}),
 		overLimit: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "prometheus_guard_series_over_limit_total",

@@ -182,7 +182,7 @@ func TestWhileMemoryIsCriticalTheSeriesOfTheHeadAreKeptAndNewOnesRefused(t *test
 	w.memory.set(memory.Critical)
 	require.Equal(t, []string{"a{x=2}", "c{}"}, w.scrape("a{x=1}", "a{x=2}", "b{}", "c{}"))
 	require.NoError(t, testutil.GatherAndCompare(w.reg, strings.NewReader(`
-# HELP prometheus_guard_series_refused_total New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once.
+# HELP prometheus_guard_series_refused_total New series that were refused, by what brought them, and by why: memory, or the limit of --guard.max-head-series or --guard.series-limits. A series that is refused at each scrape in a row counts once, while less than 95 % of the limit live.
 # TYPE prometheus_guard_series_refused_total counter
 prometheus_guard_series_refused_total{reason="memory",source="otlp"} 0
 prometheus_guard_series_refused_total{reason="memory",source="remote_write"} 0

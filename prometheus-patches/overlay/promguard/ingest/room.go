@@ -72,7 +72,7 @@ func (r *room) left() (series, all int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.taken.Load()
-	if u.Cycle != r.cycle {
+	if u.Cycle > r.cycle {
 		r.cycle, r.seen = u.Cycle, taken
 	}
 	series, all = u.Left(taken - r.seen)
@@ -122,6 +122,7 @@ func (r *room) collect(bytes int64) {
 	defer r.collecting.Unlock()
 	if r.memory.Look().Exceeds(bytes) {
 		runtime.GC()
+		r.left() // What is taken now, this collection has not seen.
 	}
 }
 

@@ -42,8 +42,8 @@ func TestSeriesThatNoCollectionHasSeenCountAtOnce(t *testing.T) {
 					head.NewSeries(ls, false)
 				}
 			}
-			// Up to 85 % of the limit, and 95 for rules, of a kilobyte each.
-			want := map[Source]int{Scrape: 10 * mib / 1000, RemoteWrite: 10 * mib / 1000, Rule: 14 * mib / 1000}[source]
+			// Up to 85 % of the limit, and 95 for rules.
+			want := map[Source]int{Scrape: 10 * mib / seriesBytes, RemoteWrite: 10 * mib / seriesBytes, Rule: 14 * mib / seriesBytes}[source]
 			require.InDelta(t, want, let, 0.1*float64(want))
 
 			before := w.gate.Generation()

@@ -14,7 +14,8 @@ func (u Usage) Left(taken int64) (critical, alarming int64) {
 	}
 	live := max(u.liveNow(), u.Live+taken-u.transient)
 	of := func(share float64) int64 { return int64(share*float64(u.Limit)) - live }
-	return of(liveShares.begin[Critical]), of(alarm)
+	compaction := max(0, u.expected()-u.liveNow())
+	return max(of(liveShares.begin[Tight]), of(liveShares.begin[Critical])-compaction), of(alarm)
 }
 
 // Exceeds says that bytes more are beyond the limit as long as what is dead is not collected.

@@ -4,6 +4,7 @@
 package readapi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -135,8 +136,8 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		e.limits.SeriesBytes = bulkSeriesBytes
 		if e.remoteRead { // A part of an evaluation elsewhere, which would fail.
 			e.evaluates(o)
-			if e.wait > 0 { // As upstream's limit of remote reads: nobody asks again.
-				e.wait = max(e.wait, e.timeout)
+			if e.wait > 0 { // As upstream's limit of remote reads: nobody asks again, and its deadline ends it.
+				e.wait = max(e.wait, cmp.Or(e.timeout, math.MaxInt64))
 			}
 		}
 	case kindQuery:
