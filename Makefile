@@ -115,7 +115,7 @@ deploy-render:
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e
 test-e2e: build stock demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -timeout 30m ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
 
 ## test-contributing: the worked examples of CONTRIBUTING.md, followed literally in a copy of the repository
 .PHONY: test-contributing
