@@ -45,7 +45,7 @@ func TestACompactionOfBlocksWaitsForMemory(t *testing.T) {
 		require.Len(t, db.Blocks(), blocks)
 	}
 	require.Zero(t, memory.most, "what waits reserves nothing")
-	require.EqualValues(t, compactionBytes+5*blocks*compactionBytesPerBlockSeries, memory.wanted, "each has five that ended")
+	require.EqualValues(t, memory.wanted, compactionBytes+5*blocks*compactionBytesPerBlockSeries, "each has five that ended")
 	require.Equal(t, 1, strings.Count(log.String(), "A compaction of blocks waits until there is memory for it"))
 
 	memory.full = false

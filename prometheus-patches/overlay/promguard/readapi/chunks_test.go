@@ -34,7 +34,8 @@ type heapWatcher struct {
 // Write implements http.ResponseWriter.
 func (w *heapWatcher) Write(p []byte) (int, error) {
 	w.bytes += uint64(len(p))
-	if w.writes++; w.writes%8_192 == 1 {
+	w.writes++
+	if w.writes%8_192 == 1 {
 		w.most = max(w.most, liveHeap())
 	}
 	return len(p), nil

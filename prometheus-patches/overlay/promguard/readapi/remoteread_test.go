@@ -122,7 +122,7 @@ func TestARemoteReadHasTheTimeOfTheQueryThatItIsAPartOf(t *testing.T) {
 			return rec.Code, rec.Body.String(), time.Since(start)
 		}
 		takes := func(d time.Duration) http.HandlerFunc {
-			return func(w http.ResponseWriter, r *http.Request) {
+			return func(_ http.ResponseWriter, r *http.Request) {
 				select {
 				case <-time.After(d):
 				case <-r.Context().Done():
