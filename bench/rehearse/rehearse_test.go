@@ -55,7 +55,7 @@ func TestAnswersDifferByWhatAReaderSees(t *testing.T) {
 		"order is no difference":     {vector(a + "," + b), vector(b + "," + a), ""},
 		"nor is the last digit":      {vector(`{"metric": {}, "value": [1, "0.30000000000000004"]}`), vector(`{"metric": {}, "value": [1, "0.3"]}`), ""},
 		"a value is":                 {vector(a), vector(`{"metric": {"a": "1"}, "value": [1, "4"]}`), `{"a":"1"}: stock has 2 at 1970-01-01T00:00:01Z, patched 4 at 1970-01-01T00:00:01Z`},
-		"infinity is nothing else":    {vector(`{"metric": {}, "value": [1, "+Inf"]}`), vector(`{"metric": {}, "value": [1, "5"]}`), `{}: stock has +Inf at 1970-01-01T00:00:01Z, patched 5 at 1970-01-01T00:00:01Z`},
+		"infinity is nothing else":   {vector(`{"metric": {}, "value": [1, "+Inf"]}`), vector(`{"metric": {}, "value": [1, "5"]}`), `{}: stock has +Inf at 1970-01-01T00:00:01Z, patched 5 at 1970-01-01T00:00:01Z`},
 		"NaN is itself":              {vector(`{"metric": {}, "value": [1, "NaN"]}`), vector(`{"metric": {}, "value": [1, "NaN"]}`), ""},
 		"a time is":                  {vector(a), vector(`{"metric": {"a": "1"}, "value": [2, "2"]}`), `{"a":"1"}: stock has 2 at 1970-01-01T00:00:01Z, patched 2 at 1970-01-01T00:00:02Z`},
 		"a row that is missing":      {vector(a + "," + b), vector(a), `{"a":"2"}: stock has 3, patched none`},
