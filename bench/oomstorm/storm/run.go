@@ -46,7 +46,7 @@ const (
 
 // stored are figures that the server answers at a phase's end, if it lives. $window
 // is the phase, $wide a little more, so that it holds $scrapes of each target and
-// $evaluations at least; $lasting are series that every scrape has, $rest is when
+// $evaluations at least, and one of each of a phase that was over at once; $lasting are series that every scrape has, $rest is when
 // nothing had happened, $over what the most of the live heap was over that at rest.
 var stored = map[string]string{
 	"scrapes-missed":   `$targets * $scrapes - sum(clamp_max(sum_over_time(up{job=~"steady|churning"}[$wide]), $scrapes))`,
@@ -54,7 +54,7 @@ var stored = map[string]string{
 	"samples-lost": `sum(clamp_min(count_over_time(up{job=~"steady|exploding"}[$window]) * on (instance) count by (instance) ($lasting @ $rest)
 		- on (instance) (sum by (instance) (count_over_time($lasting[$window])) or on (instance) 0 * up), 0))`,
 	"rules-missed":             `$evaluations - clamp_max(count_over_time(storm:heartbeat[$wide]) or vector(0), $evaluations)`,
-	"rules-failed":             `sum(increase(prometheus_rule_evaluation_failures_total[$wide]))`,
+	"rules-failed":             `sum(increase(prometheus_rule_evaluation_failures_total[$wide])) or sum(0 * max_over_time(prometheus_rule_evaluation_failures_total[$wide]))`,
 	"compactions":              `sum(max_over_time(prometheus_tsdb_compactions_total[$wide]))`,
 	"live-over-rest-of-budget": `$over / max(max_over_time(prometheus_guard_read_memory_budget_bytes[$wide]))`,
 }
@@ -430,7 +430,8 @@ func (p *phase) askStored(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	sc, lived := p.host.scenario, p.end.Sub(p.start)
-	wide := lived + time.Duration(early*float64(max(sc.ScrapeInterval, sc.RuleInterval)))
+	interval := max(sc.ScrapeInterval, sc.RuleInterval)
+	wide := max(lived, interval) + time.Duration(early*float64(interval))
 	scrapes := int(lived / sc.ScrapeInterval)
 	if p.Restart != "" { // The first may be a whole interval after the start.
 		scrapes--
