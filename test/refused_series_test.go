@@ -23,13 +23,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scalarOf returns the value of a query that gives one sample, or -1 if it gives none.
+// scalarOf returns the value of a query that gives one sample, or -1 if it gives none. A
+// server with little memory may ask for another try.
 func scalarOf(t *testing.T, s *server, query string) float64 {
 	t.Helper()
-	a := get(t, s.url+"/api/v1/query?query="+url.QueryEscape(query))
-	if a.code != http.StatusOK {
-		return -1
+	at := s.url + "/api/v1/query?query=" + url.QueryEscape(query)
+	a := get(t, at)
+	for began := time.Now(); a.code == http.StatusServiceUnavailable && time.Since(began) < time.Minute; a = get(t, at) {
+		time.Sleep(100 * time.Millisecond)
 	}
+	require.Equal(t, http.StatusOK, a.code, a.body)
 	var data struct{ Result []struct{ Value [2]any } }
 	require.NoError(t, json.Unmarshal(envelopeOf(t, a).Data, &data))
 	if len(data.Result) == 0 {
