@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/prometheus/prometheus/util/teststorage"
@@ -87,4 +88,14 @@ func TestWhatIsReceivedWithALabelThatIsTooLongIsABadRequest(t *testing.T) {
 			require.EqualValues(t, c.series, db.Head().NumSeries())
 		})
 	}
+}
+
+// Several servers are read in goroutines that nobody recovers.
+func TestAnAnswerToARemoteReadWithALabelThatIsTooLongIsAnError(t *testing.T) {
+	set := FromQueryResult(true, &prompb.QueryResult{Timeseries: []*prompb.TimeSeries{{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "instance", Value: strings.Repeat("a", 1<<24)}},
+		Samples: []prompb.Sample{{Value: 1, Timestamp: 1}},
+	}}})
+	require.False(t, set.Next())
+	require.ErrorAs(t, set.Err(), new(labels.TooLongError))
 }
