@@ -7,7 +7,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/alecthomas/units"
+	"github.com/docker/go-units"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -30,7 +30,7 @@ func (m *Monitor) Register(logger *slog.Logger, reg prometheus.Registerer) {
 		if current < old {
 			level = slog.LevelInfo
 		}
-		size := func(n int64) string { return units.Base2Bytes(n >> 20 << 20).String() }
+		size := func(n int64) string { return units.BytesSize(float64(n)) }
 		logger.Log(context.Background(), level, "The state of the memory has changed", "state", current, "was", old,
 			"live", size(u.Live), "limit", size(u.Limit), "resident", size(u.Resident), "kill", size(u.Kill), "allocated_per_second", size(int64(u.Growth)))
 	})

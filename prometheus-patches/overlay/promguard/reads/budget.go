@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/alecthomas/units"
+	"github.com/docker/go-units"
 
 	"github.com/prometheus/prometheus/promguard/memory"
 )
@@ -381,5 +381,5 @@ func (b *Budget) allowedTo(r *Read) int64 {
 
 // size prints bytes with the unit that the flags take.
 func size(n int64) string {
-	return units.Base2Bytes(n).Round(2).String()
+	return units.BytesSize(float64(n))
 }
