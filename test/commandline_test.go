@@ -44,6 +44,7 @@ var wrongValues = map[string]struct{ args, says string }{
 }
 
 func TestEveryCommandOfEveryProgramTakesTheSameFlagsAndSaysWhatIsWrongInOneLine(t *testing.T) {
+	t.Parallel()
 	var seen []string
 	for _, program := range []string{"promguard", "walreplay", "oomstorm", "demo"} {
 		code, stdout, stderr := commandLine(t, program, "--version")
@@ -63,9 +64,10 @@ func TestEveryCommandOfEveryProgramTakesTheSameFlagsAndSaysWhatIsWrongInOneLine(
 				}
 
 				requireMisuse(t, append(path, "--nothing"), "unknown long flag '--nothing' (see "+name+" --help)")
-				for _, flag := range flagsOf(t, path) {
+				known := flagsOf(t, path)
+				for _, flag := range known {
 					typo := flag[:len(flag)-2] + flag[len(flag)-1:] + flag[len(flag)-2:len(flag)-1] // Two letters swapped.
-					if typo != flag && !slices.Contains(flagsOf(t, path), typo) {
+					if typo != flag && !slices.Contains(known, typo) {
 						requireMisuse(t, append(path, typo+"=x"), "unknown long flag '"+typo+"', did you mean --")
 					}
 				}
@@ -81,6 +83,7 @@ func TestEveryCommandOfEveryProgramTakesTheSameFlagsAndSaysWhatIsWrongInOneLine(
 }
 
 func TestAFlagOfTheServersThatIsWrongIsOneLine(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ arg, says string }{
 		{"--guard.api-timeout=soon", `--guard.api-timeout: "soon" is neither off nor a duration such as 30s`},
 		{"--guard.api-timout=10s", "unknown long flag '--guard.api-timout', did you mean --guard.api-timeout?"},

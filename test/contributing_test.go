@@ -247,6 +247,7 @@ func addRowOfTheLastPatch(t *testing.T, dir string) {
 }
 
 func TestInstallPutsTheBinariesBelowThePrefix(t *testing.T) {
+	t.Parallel()
 	bin := filepath.Dir(binary(t, "promguard"))
 	dest := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "make", "-C", "..", "install", "BIN="+bin, "DESTDIR="+dest, "PREFIX=/usr").CombinedOutput()

@@ -31,6 +31,7 @@ const (
 // repair; what that takes away lies in a directory, which the log and a metric name,
 // which upstream's own tools read, and from which it comes back.
 func TestWhatTheRepairOfADamagedLogRemovesIsKeptAndComesBack(t *testing.T) {
+	t.Parallel()
 	made, begin := damagedLog(t)
 	stockData, data := copyOf(t, made), copyOf(t, made)
 	count := func(s *server) int {
@@ -97,6 +98,7 @@ func TestWhatTheRepairOfADamagedLogRemovesIsKeptAndComesBack(t *testing.T) {
 }
 
 func TestOffKeepsNothingOfADamagedLog(t *testing.T) {
+	t.Parallel()
 	data, _ := damagedLog(t)
 	p := startOn(t, "prometheus", data, "--guard.wal-replay=off")
 	require.Contains(t, p.out.String(), "Successfully repaired WAL")

@@ -52,6 +52,7 @@ func sendOTLP(t *testing.T, root string, names ...string) {
 // A histogram that loses bounds in one path and not in another gives wrong
 // quantiles where both are summed.
 func TestDropRulesHoldForAllThatComesInButWhereTheyAreOff(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprint(w, "kubernetes_feature_enabled{path=\"scrape\"} 1\nkubernetes_build_info{path=\"scrape\"} 1\n")
@@ -75,7 +76,7 @@ func TestDropRulesHoldForAllThatComesInButWhereTheyAreOff(t *testing.T) {
 					return !strings.Contains(get(t, p.url+"/api/v1/series?match[]="+url.QueryEscape(fmt.Sprintf("%s{path=%q}", name, path))).body, path)
 				})
 			}
-			require.Eventually(t, func() bool { return len(paths("kubernetes_build_info")) == 3 }, 20*time.Second, 100*time.Millisecond)
+			eventually(t, "series of every way in", func() bool { return len(paths("kubernetes_build_info")) == 3 })
 			require.ElementsMatch(t, want, paths("kubernetes_feature_enabled"))
 			for _, path := range []string{"otlp", "remote-write"} {
 				if !slices.Contains(want, path) {
@@ -88,6 +89,7 @@ func TestDropRulesHoldForAllThatComesInButWhereTheyAreOff(t *testing.T) {
 }
 
 func TestAnAgentDropsAndRefusesTheFlagsOfServers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(emptyConfig), 0o644))
 	for name := range guardOff {
@@ -107,6 +109,7 @@ func TestAnAgentDropsAndRefusesTheFlagsOfServers(t *testing.T) {
 }
 
 func TestRulesThatReadWhatIsDroppedAreToldAtStartAndAtReload(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rules.yml")
 	write := func(rules ...string) {
@@ -143,6 +146,7 @@ func TestRulesThatReadWhatIsDroppedAreToldAtStartAndAtReload(t *testing.T) {
 }
 
 func TestPromtoolKnowsTheLabelThatNamesDropRules(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	check := func(replacement string) outcome {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), fmt.Appendf(nil,

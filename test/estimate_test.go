@@ -151,6 +151,7 @@ func drawn(h *querylimit.Head, n int) []string {
 // TestEstimatesBoundWhatStockPrometheusSays asks stock Prometheus what queries turned
 // out to cost.
 func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
+	t.Parallel()
 	s := stock(t, clusterHistory(t))
 	h := headOf(t, s)
 	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))
@@ -201,6 +202,7 @@ func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
 // TestDashboardsPassAndHostileQueriesDoNot takes what a server told for that of one
 // with three weeks of samples, whose memory is 2.5 times what so many series take.
 func TestDashboardsPassAndHostileQueriesDoNot(t *testing.T) {
+	t.Parallel()
 	h := *headOf(t, stock(t, clusterData(t)))
 	now := time.Now()
 	h.Oldest, h.Since, h.Interval = now.Add(-21*24*time.Hour), now.Add(-2*time.Hour), 30*time.Second
@@ -249,6 +251,7 @@ func TestDashboardsPassAndHostileQueriesDoNot(t *testing.T) {
 }
 
 func TestExplainSaysWhatAQueryCostsBeforeAServer(t *testing.T) {
+	t.Parallel()
 	s := stock(t, clusterData(t))
 	explain := func(more ...string) (string, error) {
 		args := append([]string{"explain", `{service="kubelet"}`, "--upstream.url=" + s.url, "--end=1767225645"}, more...)

@@ -119,12 +119,11 @@ func hostile(rng *rand.Rand, h *querylimit.Head) string {
 // that the limits let pass, and asks those that are expected to take most.
 func TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory(t *testing.T) {
 	const limit = 1280 << 20
-	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("PROMGUARD_HOSTILE_QUERIES"), "20"))
 	require.NoError(t, err)
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PROMGUARD_HOSTILE_SEED"), "1"), 10, 64)
 	require.NoError(t, err)
-	s := stock(t, clusterHistory(t), "--enable-feature=promql-experimental-functions")
+	s := stock(t, clusterHistory(t), "--enable-feature=promql-experimental-functions", "GOMEMLIMIT="+strconv.Itoa(limit))
 	h := headOf(t, s)
 	require.EqualValues(t, limit, h.Memory)
 	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))

@@ -382,8 +382,7 @@ scrape_configs:
 - {job_name: steady, scrape_interval: 15s, scrape_timeout: 15s, metrics_path: /steady, static_configs: [{targets: [%[1]q]}]}
 - {job_name: bomb, metrics_path: /bomb, static_configs: [{targets: [%[1]q]}]}
 `, strings.TrimPrefix(target.URL, "http://"))
-	t.Setenv("GOMEMLIMIT", strconv.Itoa(bombLimit))
-	s.server = prometheus(t, t.TempDir(), config, "--web.enable-remote-write-receiver", "--web.enable-otlp-receiver", "--guard.drop-rules=off")
+	s.server = prometheus(t, t.TempDir(), config, "--web.enable-remote-write-receiver", "--web.enable-otlp-receiver", "--guard.drop-rules=off", "GOMEMLIMIT="+strconv.Itoa(bombLimit))
 	eventually(t, "both targets are scraped", func() bool { return scalarOf(t, s.server, "sum(up)") == 2 })
 	return s
 }
@@ -452,6 +451,7 @@ func (s *bombed) alive(t *testing.T) {
 // MiB; on a machine that has no time for the collector it may take a quarter more than its
 // limit. Upstream takes gigabytes.
 func TestNothingThatIsScrapedOrPushedKillsTheServer(t *testing.T) {
+	t.Parallel()
 	const most = bombLimit / 4 * 5
 	s := newBombed(t)
 	for _, b := range worstBombs {

@@ -79,6 +79,7 @@ func askPanel(t *testing.T, root string, p deploy.Panel) error {
 // What the binaries export has the labels that the dashboards about them read, and the
 // proxy with the policy that is deployed lets every panel through.
 func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprintln(w, `kubernetes_feature_enabled{name="any"} 1`)
@@ -99,7 +100,7 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(t, p.url+"/-/reload", "").code)
 
 	waiting := panelsOfTheBinaries(t)
-	for deadline := time.Now().Add(time.Minute); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(3 * time.Minute); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 		sendWrite(t, p.url, "kubernetes_feature_enabled")
 		get(t, g.url+`/api/v1/series?match[]={le!=""}`)  // Refused.
 		get(t, g.url+`/api/v1/query?query=rate(up[2h])`) // Beyond a limit that is observed.

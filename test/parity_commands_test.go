@@ -40,6 +40,7 @@ func command(t *testing.T, name, dir, stdin string, args ...string) outcome {
 var guardName = regexp.MustCompile(`--(?:\[no-\])?(guard\.[a-z0-9.-]+)`)
 
 func TestEveryGuardFlagHasAnOffValueInTheParityTests(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	help := command(t, "prometheus", t.TempDir(), "", "--help").out
 	named := map[string]bool{}
@@ -60,6 +61,7 @@ func TestEveryGuardFlagHasAnOffValueInTheParityTests(t *testing.T) {
 }
 
 func TestHelpIsUpstreamsButForTheGuardFlags(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	for _, flag := range []string{"--help", "--help-long", "--help-man", "--write-documentation"} {
 		stock, patched := command(t, "stock/prometheus", t.TempDir(), "", flag), command(t, "prometheus", t.TempDir(), "", flag)
@@ -89,6 +91,7 @@ func withoutVersion(s string) string {
 
 // TestStartThatFailsFailsAsUpstreams compares exit codes and what is printed.
 func TestStartThatFailsFailsAsUpstreams(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -151,6 +154,7 @@ func said(out string) string {
 }
 
 func TestPromtoolDoesAsUpstreams(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	d := makeDataset(t)
 	setup := newParitySetup(t, false)

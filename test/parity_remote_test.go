@@ -28,6 +28,7 @@ var remoteMode = mode{name: "with remote storage", every: 8, flags: []string{"--
 // one request one may fail, and give a warning in place of its series. All have
 // external labels, which upstream takes off unless the selector names them.
 func TestTheBuildReadsRemoteStorageAsUpstreamDoes(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	d := makeDataset(t)
 	remoteDir := t.TempDir()

@@ -212,13 +212,13 @@ func startParity(t *testing.T, b build, m mode, setup paritySetup, dir string) *
 		close(s.exited)
 	}()
 	t.Cleanup(func() { s.stop(t) })
-	require.Eventually(t, func() bool {
+	eventually(t, b.name+" listens", func() bool {
 		found := listening.FindStringSubmatch(s.out.String())
 		if found != nil {
 			s.address = found[1]
 		}
 		return found != nil
-	}, 30*time.Second, 20*time.Millisecond, "%s does not listen: %s", b.name, s.out)
+	})
 	s.url = "http://" + s.address + m.prefix
 	s.waitReady(t)
 	return s
@@ -258,7 +258,7 @@ func (s *parityServer) settled(t *testing.T) {
 			last = get(t, s.url+"/api/v1/"+path).body
 			return regexp.MustCompile(pattern).MatchString(last)
 		}
-		for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
 			require.True(t, time.Now().Before(deadline), "%s: %s says %s", s.build.name, path, last)
 		}
 	}

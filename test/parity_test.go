@@ -22,6 +22,7 @@ import (
 // alike, byte for byte, but for what is listed as meant to differ.
 // Then each goes on with the other's data directory.
 func TestTheBuildAnswersAsUpstreamDoes(t *testing.T) {
+	t.Parallel()
 	requirePairs(t)
 	d := makeDataset(t)
 	c := newComparison()

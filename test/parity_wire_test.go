@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,7 +29,8 @@ type request struct {
 	body    string
 	// http10 asks in HTTP/1.0.
 	http10 bool
-	// endless says that the answer has no end; what comes in a moment is compared.
+	// endless says that the answer has no end: the notifications that there are and what
+	// comes in a moment after them is compared.
 	endless bool
 }
 
@@ -82,7 +82,7 @@ type reply struct {
 }
 
 const (
-	replyTimeout   = 30 * time.Second
+	replyTimeout   = 2 * time.Minute
 	endlessTimeout = 300 * time.Millisecond
 )
 
@@ -91,11 +91,7 @@ func send(t *testing.T, address, prefix string, r request) reply {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	timeout := replyTimeout
-	if r.endless {
-		timeout = endlessTimeout
-	}
-	require.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(replyTimeout)))
 	// A server may answer, and close, before it has read a request to its end.
 	_, _ = conn.Write(r.wire(prefix))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
@@ -103,8 +99,21 @@ func send(t *testing.T, address, prefix string, r request) reply {
 		return reply{broken: err.Error()}
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	a := reply{status: resp.Proto + " " + resp.Status, body: string(body)}
+	events := 0
+	if r.endless {
+		events = strings.Count(send(t, address, prefix, request{method: http.MethodGet, target: api + "/notifications"}).body, `"text":`)
+	}
+	var body strings.Builder
+	reader := bufio.NewReader(resp.Body)
+	for range 2 * events { // Lines: one is empty.
+		line, _ := reader.ReadString('\n')
+		body.WriteString(line)
+	}
+	if r.endless {
+		require.NoError(t, conn.SetDeadline(time.Now().Add(endlessTimeout)))
+	}
+	_, err = reader.WriteTo(&body)
+	a := reply{status: resp.Proto + " " + resp.Status, body: body.String()}
 	if err != nil && (!r.endless || !errors.Is(err, os.ErrDeadlineExceeded)) {
 		a.broken = err.Error()
 	}

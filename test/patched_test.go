@@ -14,12 +14,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 func TestVersionSaysWhichBuildItIs(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command(binary(t, "prometheus"), "--version").CombinedOutput()
 	require.NoError(t, err)
 	require.Regexp(t, `^prometheus, version 3\.\d+\.\d+\+promguard\.\d+ `, string(out))
@@ -30,6 +30,7 @@ func TestVersionSaysWhichBuildItIs(t *testing.T) {
 }
 
 func TestAServerWithoutItsUISaysWhatToOpenAndAllOfItOpens(t *testing.T) {
+	t.Parallel()
 	p := prometheus(t, t.TempDir(), emptyConfig)
 	page := get(t, p.url+"/")
 	require.Equal(t, 200, page.code)
@@ -44,11 +45,11 @@ func TestAServerWithoutItsUISaysWhatToOpenAndAllOfItOpens(t *testing.T) {
 }
 
 func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "3")
+	t.Parallel()
 	runtimeInfo := func(p *server) string { return get(t, p.url+"/api/v1/status/runtimeinfo").body }
 	for flag, during := range map[string]float64{"1": 1, "64": 3} {
 		t.Run(flag, func(t *testing.T) {
-			p := prometheus(t, clusterData(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag)
+			p := prometheus(t, clusterData(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag, "GOMAXPROCS=3")
 			require.Equal(t, during, metric(t, p.url, "prometheus_guard_wal_replay_gomaxprocs", nil))
 			require.Contains(t, runtimeInfo(p), `"GOMAXPROCS":3`)
 			require.GreaterOrEqual(t, metric(t, p.url, "prometheus_tsdb_head_series", nil), float64(clusterSeries))
@@ -58,6 +59,7 @@ func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {
 }
 
 func TestReplayThatFailsRestoresTheProcessors(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(data, "wal"), []byte("not a directory"), 0o644))
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
@@ -72,12 +74,14 @@ func TestReplayThatFailsRestoresTheProcessors(t *testing.T) {
 }
 
 func TestReplayCapRefusesWhatIsNoNumber(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command(binary(t, "prometheus"), "--guard.wal-replay-gomaxprocs=many").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), `"many" is neither auto, off, nor a number of processors`)
 }
 
 func TestDropRulesApplyToEveryScrapeUnlessOff(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprintln(w, `kubernetes_feature_enabled{name="A",stage="BETA"} 1`)
@@ -99,7 +103,7 @@ scrape_configs:
 			series := func(name string) int {
 				return strings.Count(get(t, p.url+"/api/v1/series?match[]="+name).body, `"__name__"`)
 			}
-			require.Eventually(t, func() bool { return series("kubernetes_build_info") == 1 }, 20*time.Second, 200*time.Millisecond)
+			eventually(t, "the target is scraped", func() bool { return series("kubernetes_build_info") == 1 })
 			require.Equal(t, wantFeatures, series("kubernetes_feature_enabled"))
 			if flag == "off" {
 				require.NotContains(t, get(t, p.url+"/metrics").body, "prometheus_guard_drop_rule")
@@ -113,6 +117,7 @@ scrape_configs:
 }
 
 func TestDropRulesOfAFileAreReloadedAndATargetCanOptOut(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		fmt.Fprint(w, "unread 1\nkept 1\nlate 1\n")
@@ -141,7 +146,7 @@ scrape_configs:
 		return get(t, p.url+"/api/v1/label/job/values?match[]="+url.QueryEscape(series)).body
 	}
 	all, leftAlone := `["judged","left-alone","minimal","mistaken"]`, `["left-alone","minimal"]`
-	require.Eventually(t, func() bool { return strings.Contains(jobs("kept"), all) }, 20*time.Second, 200*time.Millisecond)
+	eventually(t, "all jobs are scraped", func() bool { return strings.Contains(jobs("kept"), all) })
 	require.Contains(t, jobs("unread"), leftAlone)
 	require.Contains(t, jobs("late"), all)
 	targets := get(t, p.url+"/api/v1/targets").body
@@ -165,18 +170,18 @@ scrape_configs:
 	write("own", "late")
 	require.Equal(t, http.StatusOK, reload())
 	dropped := map[string]string{"profile": "own", "rule": "drop-late", "scrape_job": "judged"}
-	require.Eventually(t, func() bool {
+	eventually(t, "the new rules are in force", func() bool {
 		return metric(t, p.url, "prometheus_guard_drop_rules_dropped_series_total", dropped) == 1 &&
 			strings.Contains(jobs("unread"), all)
-	}, 20*time.Second, 200*time.Millisecond)
+	})
 	require.Equal(t, 1.0, metric(t, p.url, "prometheus_guard_drop_rule_info", map[string]string{"profile": "own", "rule": "drop-late", "class": "unused"}))
 	require.Zero(t, metric(t, p.url, "prometheus_guard_drop_rule_info", map[string]string{"rule": "drop-unread"}))
 
 	write("renamed", "late")
 	require.Equal(t, http.StatusOK, reload())
-	require.Eventually(t, func() bool {
+	eventually(t, "the targets have the new name", func() bool {
 		return strings.Contains(get(t, p.url+"/api/v1/targets").body, `"__promguard_drop_rules__":"renamed"`)
-	}, 20*time.Second, 200*time.Millisecond)
+	})
 	require.Equal(t, 1, strings.Count(p.out.String(), "A target names unknown drop rules"), "nobody named what was renamed")
 
 	out, err := exec.Command(binary(t, "prometheus"), "--config.file="+p.configFile(), "--storage.tsdb.path="+t.TempDir(), "--guard.drop-rules=none.yml").CombinedOutput()
@@ -188,6 +193,7 @@ scrape_configs:
 // found while the server starts would never be scraped in this test if they waited
 // for one.
 func TestTargetsAreScrapedWithoutWaitingForATick(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "up_to_date 1") }))
 	defer target.Close()
 	address := strings.TrimPrefix(target.URL, "http://")
@@ -212,7 +218,7 @@ scrape_configs:
 			return strings.Contains(get(t, p.url+"/api/v1/query?query="+url.QueryEscape(`up{job="`+job+`"}`)).body, `"1"`)
 		}
 	}
-	require.Eventually(t, scraped("fast"), 30*time.Second, 50*time.Millisecond)
+	eventually(t, "the target found at once is scraped", scraped("fast"))
 	close(fastScraped)
-	require.Eventually(t, scraped("slow"), 30*time.Second, 50*time.Millisecond)
+	eventually(t, "the target found later is scraped", scraped("slow"))
 }

@@ -59,6 +59,7 @@ func requests(t *testing.T, s *server) []string {
 func body(a answer) string { return strings.TrimSpace(a.body) }
 
 func TestEveryHistogramIsRefusedByPromguardOnEveryEndpoint(t *testing.T) {
+	t.Parallel()
 	g := promguard(t, prometheus(t, clusterData(t), emptyConfig))
 	const selector = `{le!=""}`
 	m, q := "match[]="+url.QueryEscape(selector), "query="+url.QueryEscape("count("+selector+")")
@@ -80,6 +81,7 @@ func TestEveryHistogramIsRefusedByPromguardOnEveryEndpoint(t *testing.T) {
 }
 
 func TestSensibleRequestsPassPromguardByteForByte(t *testing.T) {
+	t.Parallel()
 	p := prometheus(t, clusterData(t), emptyConfig)
 	g := promguard(t, p)
 	for _, path := range requests(t, p) {
@@ -97,6 +99,7 @@ func TestSensibleRequestsPassPromguardByteForByte(t *testing.T) {
 }
 
 func TestDeadlineChangesNoAnswerThatIsInTime(t *testing.T) {
+	t.Parallel()
 	off := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=0", "--guard.drop-rules=off", "--guard.wal-replay-gomaxprocs=off")
 	on := prometheus(t, clusterData(t), emptyConfig)
 	for _, path := range requests(t, off) {
@@ -113,6 +116,7 @@ var heavy = map[string]string{
 }
 
 func TestReadEndsAtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
+	t.Parallel()
 	const timeout = 10 * time.Millisecond
 	off := clusterServer(t, "--guard.api-timeout=0", "--guard.metadata-max-results=off")
 	on := clusterServer(t, "--guard.api-timeout=10ms", "--guard.metadata-max-results=off")
@@ -148,14 +152,14 @@ func TestReadEndsAtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
 
 func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually(t, "the read is counted as stopped", func() bool {
 		return metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": endpoint, "reason": reason}) > 0
-	}, 20*time.Second, 20*time.Millisecond)
+	})
 }
 
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
-	t.Setenv("GOGC", "off") // A collection after the client has left would be counted as work for it.
-	p := clusterServer(t, "--guard.metadata-max-results=off")
+	// A collection after the client has left would be counted as work for it.
+	p := clusterServer(t, "--guard.metadata-max-results=off", "GOGC=off")
 	g := promguard(t, p)
 	inFlight := func() float64 {
 		return metric(t, p.url, "prometheus_guard_api_requests_in_flight", nil)
@@ -195,12 +199,13 @@ func cpuAfterLeaving(t *testing.T, p *server, target string, inFlight func() flo
 	t.Helper()
 	leave(t, target, func() bool { return inFlight() > 0 })
 	before := p.cpu(t)
-	require.Eventually(t, func() bool { return inFlight() == 0 }, 20*time.Second, 5*time.Millisecond, "the server works on for a client that has left")
+	eventually(t, "the server works no more for a client that has left", func() bool { return inFlight() == 0 })
 	time.Sleep(300 * time.Millisecond)
 	return p.cpu(t) - before
 }
 
 func TestGuardAnswersInTheEnvelopeWhenTheServerBehindIsGone(t *testing.T) {
+	t.Parallel()
 	p := prometheus(t, t.TempDir(), emptyConfig)
 	g := promguard(t, p)
 	p.stop(t)

@@ -35,6 +35,7 @@ func errorOf(t *testing.T, a answer) string {
 }
 
 func TestPolicyIsInForceInFrontOfARealServer(t *testing.T) {
+	t.Parallel()
 	p := prometheus(t, clusterData(t), emptyConfig)
 	g, file := promguardWith(t, p, `
 identity: {peers: [127.0.0.1]}
@@ -71,6 +72,7 @@ tenants:
 }
 
 func TestPolicyIsTriedOnTheQueryLogOfPrometheus(t *testing.T) {
+	t.Parallel()
 	log := filepath.Join(t.TempDir(), "query.log")
 	p := prometheus(t, t.TempDir(), "global: {query_log_file: "+log+"}\n")
 	for _, query := range []string{"up", "rate(up[2d])", `count({job!=""})`} {

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -37,6 +36,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string) {
 }
 
 func TestLimitsAreSuggestedFromTheLogsOfPromguardAndOfPrometheus(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	upstreamLog, proxyLog := filepath.Join(dir, "prometheus.log"), filepath.Join(dir, "promguard.log")
 	p := prometheus(t, t.TempDir(), "global: {query_log_file: "+upstreamLog+"}\n")
@@ -55,15 +55,15 @@ func TestLimitsAreSuggestedFromTheLogsOfPromguardAndOfPrometheus(t *testing.T) {
 	for name, log := range map[string]string{"promguard's": proxyLog, "Prometheus's": upstreamLog} {
 		t.Run(name, func(t *testing.T) {
 			limits, told := run(t, "policy", "suggest", "--query-log="+log, "--config.file="+file, "--min-requests=100", "--min-period=0s")
-			// Prometheus logs what promguard asks it at the start, too.
-			require.Regexp(t, `^15\d requests that were answered, from `, told)
+			// Prometheus logs what promguard asks it, too.
+			require.Regexp(t, `^1[5-9]\d requests that were answered, from `, told)
 			require.Regexp(t, `(?m)^\(all\) +range +150 +6h5m +6h5m +observe 90d +observe 1d$`, told)
 			require.Contains(t, limits, "\n  range: {max: 1d, mode: observe} # a quarter\n")
 			suggested := filepath.Join(t.TempDir(), "new.yml") // The file had no other limits.
 			require.NoError(t, os.WriteFile(suggested, []byte(limits), 0o600))
 			out, _ := run(t, "policy", "test", "--config.file="+suggested, "--query-log="+log)
 			refused := map[string]int{"promguard's": 1, "Prometheus's": 0}[name]
-			require.Regexp(t, fmt.Sprintf(`^15\d requests: would refuse %d `, refused), out)
+			require.Regexp(t, fmt.Sprintf(`^1[5-9]\d requests: would refuse %d `, refused), out)
 		})
 	}
 	cmd := exec.CommandContext(t.Context(), binary(t, "promguard"), "policy", "suggest", "--query-log="+proxyLog)
@@ -73,6 +73,7 @@ func TestLimitsAreSuggestedFromTheLogsOfPromguardAndOfPrometheus(t *testing.T) {
 }
 
 func TestTopQueriesOfARealServer(t *testing.T) {
+	t.Parallel()
 	p := prometheus(t, clusterData(t), emptyConfig)
 	g, _ := promguardWith(t, p, "identity: {peers: [127.0.0.1]}\n")
 	ask := func(query, panel string) {
@@ -99,11 +100,11 @@ func TestTopQueriesOfARealServer(t *testing.T) {
 			Total struct{ Requests int }
 		}
 	}
-	require.Eventually(t, func() bool {
+	eventually(t, "all requests are counted", func() bool {
 		a := get(t, g.telemetry+"/api/v1/promguard/top?window=1h")
 		require.NoError(t, json.Unmarshal([]byte(a.body), &top), a.body)
 		return top.Data.Total.Requests == 4
-	}, 20*time.Second, 10*time.Millisecond)
+	})
 	require.Len(t, top.Data.Queries, 2)
 	for _, q := range top.Data.Queries {
 		require.Contains(t, q.Query, "kube_pod_info")
@@ -153,7 +154,7 @@ func newSpanCollector(t *testing.T) *spanCollector {
 func (c *spanCollector) find(t *testing.T, service string, is func(*tracepb.Span) bool) *tracepb.Span {
 	t.Helper()
 	var found *tracepb.Span
-	require.Eventually(t, func() bool {
+	eventually(t, "there is such a span of "+service, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.spans[service] {
@@ -163,11 +164,12 @@ func (c *spanCollector) find(t *testing.T, service string, is func(*tracepb.Span
 			}
 		}
 		return false
-	}, 20*time.Second, 20*time.Millisecond, "no such span of %s", service)
+	})
 	return found
 }
 
 func TestTheSpansOfPromguardAndServerAreOneTrace(t *testing.T) {
+	t.Parallel()
 	c := newSpanCollector(t)
 	tracing := "tracing: {endpoint: '" + strings.TrimPrefix(c.URL, "http://") + "', client_type: http, insecure: true, sampling_fraction: 1}\n"
 	p := prometheus(t, t.TempDir(), tracing)

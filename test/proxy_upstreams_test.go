@@ -63,18 +63,13 @@ func promguardBefore(t *testing.T, policy string, flags ...string) promguardServ
 	return promguardServer{s, "http://" + telemetry}
 }
 
-// eventually waits for what takes the servers a moment, however busy the machine.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond, what)
-}
-
 func preferred(t *testing.T, g promguardServer, s *server) bool {
 	t.Helper()
 	return metric(t, g.telemetry, "promguard_upstream_preferred", map[string]string{"server": s.url}) == 1
 }
 
 func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
+	t.Parallel()
 	address, data := freeAddress(t), fewSeries(t)
 	same := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.CopyFS(same, os.DirFS(data)))
@@ -139,6 +134,7 @@ func holdReplay(t *testing.T, data string) (feed func()) {
 }
 
 func TestWithoutAnyServerPromguardSaysHowEachIs(t *testing.T) {
+	t.Parallel()
 	gone := []string{freeAddress(t), freeAddress(t)}
 	address, telemetry := freeAddress(t), freeAddress(t)
 	cmd := exec.Command(binary(t, "promguard"), "serve", "--upstream.url=http://"+gone[0], "--upstream.url=http://"+gone[1],
@@ -170,6 +166,7 @@ func TestWithoutAnyServerPromguardSaysHowEachIs(t *testing.T) {
 }
 
 func TestServerWithoutNewSamplesIsLeft(t *testing.T) {
+	t.Parallel()
 	without := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	address := freeAddress(t)
 	scraping := serverAt(t, "prometheus", address, t.TempDir(), `
@@ -215,6 +212,7 @@ func newExporter(t *testing.T, ahead time.Duration) *exporter {
 }
 
 func TestServerThatReachesNoTargetIsLeftForGood(t *testing.T) {
+	t.Parallel()
 	scrape := func(build string, e *exporter) *server {
 		return serverAt(t, build, freeAddress(t), t.TempDir(), `
 scrape_configs:
@@ -266,6 +264,7 @@ func ask(target string) chan answer {
 }
 
 func TestReadThatAShutdownStopsIsAnsweredByTheOtherServer(t *testing.T) {
+	t.Parallel()
 	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig, "--guard.query-concurrency=1", "--guard.queue-timeout=5m", "--guard.api-timeout=5m", "--query.timeout=5m")
 	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	g := promguardBefore(t, "{}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
@@ -291,6 +290,7 @@ func TestReadThatAShutdownStopsIsAnsweredByTheOtherServer(t *testing.T) {
 }
 
 func TestRequestsToAServerThatHangsEnd(t *testing.T) {
+	t.Parallel()
 	first := serverAt(t, "prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	g := promguardBefore(t, "limits: {deadline: {query: 10m, metadata: 10m}}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
@@ -313,6 +313,7 @@ func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 }
 
 func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
+	t.Parallel()
 	for _, build := range builds {
 		t.Run(build, func(t *testing.T) {
 			address := freeAddress(t)
@@ -359,6 +360,7 @@ func TestLimitsFollowWhatTheServerSaysOfItself(t *testing.T) {
 }
 
 func TestFederationAndRemoteReadThroughPromguardAreThoseOfTheServer(t *testing.T) {
+	t.Parallel()
 	for _, build := range builds {
 		t.Run(build, func(t *testing.T) {
 			p := serverAt(t, build, freeAddress(t), fewSeries(t), emptyConfig, "--query.lookback-delta=10y")

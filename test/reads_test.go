@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -96,16 +95,18 @@ func neverReads(t *testing.T, s *server, target string) (net.Conn, runningRead) 
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: test\r\nUser-Agent: never-reads\r\n\r\n", target)
 	require.NoError(t, err)
 	var read runningRead
-	require.Eventually(t, func() bool {
+	stands := 0 // Since how many looks: a busy machine may leave the server no time between two.
+	eventually(t, "the server waits for the client", func() bool {
 		for _, r := range runningReads(t, s) {
 			if r.UserAgent == "never-reads" && r.Bytes > 0 {
-				stands := r.Bytes == read.Bytes
+				if stands++; r.Bytes != read.Bytes {
+					stands = 0
+				}
 				read = r
-				return stands
 			}
 		}
-		return false
-	}, 20*time.Second, 200*time.Millisecond, "the server never waited for the client")
+		return stands == 5
+	})
 	return conn, read
 }
 
@@ -117,6 +118,7 @@ func call(t *testing.T, method, target string) answer {
 }
 
 func TestListsAreTruncatedWithAWarningAndStayValid(t *testing.T) {
+	t.Parallel()
 	const most = 100
 	s := clusterServer(t, fmt.Sprintf("--guard.metadata-max-results=%d", most))
 	for _, target := range []string{"/series?" + everything, "/label/pod/values"} {
@@ -152,6 +154,7 @@ func seriesIn(t *testing.T, e apiAnswer) map[string]bool {
 }
 
 func TestSeriesThatSeveralSelectorsMatchComeOnce(t *testing.T) {
+	t.Parallel()
 	s := clusterServer(t)
 	series := func(selectors ...string) map[string]bool {
 		a := get(t, s.url+"/api/v1/series?"+url.Values{"match[]": selectors}.Encode())
@@ -166,6 +169,7 @@ func TestSeriesThatSeveralSelectorsMatchComeOnce(t *testing.T) {
 }
 
 func TestAnswerThatIsTooLargeIsRefusedAndSmallOnesPass(t *testing.T) {
+	t.Parallel()
 	s := clusterServer(t, "--guard.read-memory-budget=16MB", "--guard.response-max-bytes=10KB")
 	const api = "/api/v1"
 	newest := metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)
@@ -190,6 +194,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndSmallOnesPass(t *testing.T) {
 // TestClientsThatDoNotReadStopNothingElse has one server to which clients come
 // that never read their answer, which no rate cuts off.
 func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
+	t.Parallel()
 	s := clusterServer(t, "--web.enable-lifecycle", "--guard.min-client-rate=off", "--guard.api-timeout=10m",
 		"--guard.metadata-max-results=off", "--guard.metadata-concurrency=1", "--guard.queue-timeout=200ms", "--guard.read-memory-budget=1GB")
 
@@ -222,29 +227,18 @@ func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 
 	t.Run("a reload waits for none", func(t *testing.T) {
 		conn, read := neverReads(t, s, "/federate?"+everything)
-		begin := time.Now()
 		require.Equal(t, http.StatusOK, call(t, http.MethodPost, s.url+"/-/reload").code)
 		require.Equal(t, http.StatusOK, get(t, s.url+"/federate?match[]=kube_pod_info").code)
 		require.Equal(t, http.StatusOK, get(t, s.url+"/api/v1/status/config").code)
-		took := time.Since(begin)
-		require.Less(t, took, 20*time.Second)
 		require.Equal(t, read.ID, runningReads(t, s)[0].ID, "the client still waits, unread")
-		t.Logf("reloaded in %s", took)
 		conn.Close()
-		require.Eventually(t, func() bool { return len(runningReads(t, s)) == 0 }, 20*time.Second, 10*time.Millisecond)
+		eventually(t, "the read ends with its client", func() bool { return len(runningReads(t, s)) == 0 })
 	})
 
 	t.Run("the server ends without them", func(t *testing.T) {
 		neverReads(t, s, "/api/v1/series?"+everything)
 		neverReads(t, s, "/federate?"+everything)
-		begin := time.Now()
-		require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-		select {
-		case <-s.exited:
-			t.Logf("ended %s after SIGTERM", time.Since(begin))
-		case <-time.After(10 * time.Second):
-			t.Fatal("the server waits for clients that do not read")
-		}
+		s.stop(t)
 		require.True(t, s.cmd.ProcessState.Success(), s.cmd.ProcessState)
 	})
 }
@@ -253,7 +247,7 @@ func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 // end of an answer in chunks.
 func requireBroken(t *testing.T, conn net.Conn) {
 	t.Helper()
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -263,18 +257,17 @@ func requireBroken(t *testing.T, conn net.Conn) {
 }
 
 func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
+	t.Parallel()
 	s := clusterServer(t, "--guard.min-client-rate=1MB", "--guard.metadata-max-results=off")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	begin := time.Now()
 	_, err = fmt.Fprintf(conn, "GET /api/v1/series?%s HTTP/1.1\r\nHost: test\r\n\r\n", everything)
 	require.NoError(t, err)
 	slow := func() float64 {
 		return metric(t, s.url, "prometheus_guard_api_requests_stopped_total", map[string]string{"endpoint": "/api/v1/series", "reason": "slow"})
 	}
-	require.Eventually(t, func() bool { return slow() == 1 }, 15*time.Second, 50*time.Millisecond)
-	t.Logf("cut off after %s", time.Since(begin))
+	eventually(t, "the client is cut off", func() bool { return slow() == 1 })
 	requireBroken(t, conn)
 	require.Empty(t, runningReads(t, s))
 	require.Equal(t, http.StatusOK, get(t, s.url+"/api/v1/series?"+everything).code, "a client that reads gets all")
@@ -282,9 +275,10 @@ func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
 }
 
 func TestWhatMustNeverWaitIsServedWhateverTheConnectionsDo(t *testing.T) {
+	t.Parallel()
 	s := prometheus(t, t.TempDir(), emptyConfig, "--web.max-connections=3")
 	http.DefaultClient.CloseIdleConnections()
-	anew := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	anew := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	status := func(target string) (int, http.Header) {
 		resp, err := anew.Get(s.url + target)
 		require.NoError(t, err)
@@ -304,14 +298,14 @@ func TestWhatMustNeverWaitIsServedWhateverTheConnectionsDo(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	for range 3 {
-		require.Eventually(t, func() bool { // As soon as the connections before are closed.
+		eventually(t, "the connections before are closed", func() bool {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/api/v1/notifications/live", http.NoBody)
 			require.NoError(t, err)
 			live, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // Goes on for as long as it likes.
 			require.NoError(t, err)
 			t.Cleanup(func() { live.Body.Close() })
 			return live.StatusCode == http.StatusOK
-		}, 10*time.Second, 20*time.Millisecond)
+		})
 	}
 	for _, target := range []string{"/-/healthy", "/-/ready", "/metrics", "/api/v1/rules", "/api/v1/alerts", guardQueries} {
 		code, _ := status(target)
@@ -321,13 +315,14 @@ func TestWhatMustNeverWaitIsServedWhateverTheConnectionsDo(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.NotEmpty(t, header.Get("Retry-After"))
 	end()
-	require.Eventually(t, func() bool {
+	eventually(t, "the place is given back", func() bool {
 		code, _ := status("/api/v1/query?query=1")
 		return code == http.StatusOK
-	}, 10*time.Second, 20*time.Millisecond, "the place is not given back")
+	})
 }
 
 func TestWhatIsMalformedIsRefusedInTheEnvelope(t *testing.T) {
+	t.Parallel()
 	s := prometheus(t, t.TempDir(), emptyConfig)
 	const api = "/api/v1"
 	for _, target := range []string{
@@ -350,6 +345,7 @@ func TestWhatIsMalformedIsRefusedInTheEnvelope(t *testing.T) {
 }
 
 func TestTextThatCostsTooMuchToParseIsRefused(t *testing.T) {
+	t.Parallel()
 	s := prometheus(t, t.TempDir(), emptyConfig)
 	for name, text := range map[string]string{
 		"operators":    "1" + strings.Repeat("+1", 10_001),
@@ -368,9 +364,11 @@ func TestTextThatCostsTooMuchToParseIsRefused(t *testing.T) {
 }
 
 func TestServerThatReplaysSaysSoInTheEnvelope(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
-	address, data := freeAddress(t), clusterData(t)
+	address, data := freeAddress(t), fewSeries(t)
+	feed := holdReplay(t, data)
 	s := &server{url: "http://" + address, out: newOutput(t), exited: make(chan struct{})}
 	s.cmd = exec.Command(binary(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
 		"--storage.tsdb.retention.time=100y", "--web.listen-address="+address)
@@ -382,7 +380,7 @@ func TestServerThatReplaysSaysSoInTheEnvelope(t *testing.T) {
 	}()
 	t.Cleanup(func() { s.stop(t) })
 	var first answer
-	require.Eventually(t, func() bool {
+	eventually(t, "the server answers", func() bool {
 		resp, err := http.Get(s.url + "/api/v1/query?query=1")
 		if err != nil {
 			return false
@@ -392,8 +390,9 @@ func TestServerThatReplaysSaysSoInTheEnvelope(t *testing.T) {
 		require.NoError(t, err)
 		first = answer{resp.StatusCode, resp.Header, string(b)}
 		return true
-	}, 20*time.Second, 5*time.Millisecond)
+	})
 	requireRefusal(t, first, http.StatusServiceUnavailable, "unavailable", "the server is not ready")
+	feed()
 	s.waitReady(t)
 	require.Equal(t, http.StatusOK, get(t, s.url+"/api/v1/query?query=1").code)
 }

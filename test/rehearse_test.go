@@ -113,6 +113,7 @@ func (r *rehearsal) run(args ...string) (code int, page, log string) {
 const heavyQuery = `sum(last_over_time({job!=""}[10m:500ms]))`
 
 func TestRehearsalSaysGoAndFindsWhatIsPlanted(t *testing.T) {
+	t.Parallel()
 	r := newRehearsal(t)
 
 	code, page, log := r.run(r.sources()...)
@@ -192,12 +193,13 @@ func TestRehearsalSaysGoAndFindsWhatIsPlanted(t *testing.T) {
 }
 
 func TestRehearsalThatIsInterruptedGoesOnAfterWhatWasDone(t *testing.T) {
+	t.Parallel()
 	r := newRehearsal(t)
 	out := newOutput(t)
 	cmd := exec.Command(binary(t, "promguard"), slices.Concat([]string{"rehearse"}, r.args, r.sources())...)
 	cmd.Stdout, cmd.Stderr = out.File, out.File
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "heads: done") }, 2*time.Minute, 20*time.Millisecond)
+	eventually(t, "the heads are compared", func() bool { return strings.Contains(out.String(), "heads: done") })
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait() // Its code says it.
 	require.Equal(t, 2, cmd.ProcessState.ExitCode(), out.String())
@@ -215,6 +217,7 @@ func TestRehearsalThatIsInterruptedGoesOnAfterWhatWasDone(t *testing.T) {
 }
 
 func TestLookAtALiveServerSaysNoAndNeverGo(t *testing.T) {
+	t.Parallel()
 	s := scrapingWith(t, t.TempDir(), 12, "--guard.drop-rules=off")
 	dir := t.TempDir()
 	log := filepath.Join(dir, "query.log")

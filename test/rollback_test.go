@@ -58,6 +58,7 @@ var rollbackFeatures = []string{
 // for a block, as a checkpoint would rightly drop exemplars; blocks change hands
 // in TestTheBuildAnswersAsUpstreamDoes.
 func TestOneDataDirectoryGoesBackAndForthBetweenTheBuilds(t *testing.T) {
+	t.Parallel()
 	t.Run("as it is written by default", func(t *testing.T) {
 		t.Parallel()
 		written := goBackAndForth(t, false)

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -68,9 +67,9 @@ scrape_configs:
 - job_name: app
   static_configs: [{targets: ["`+strings.TrimPrefix(target.URL, "http://")+`"]}]
 `, flags...)
-	require.Eventually(t, func() bool {
+	eventually(t, "the target is scraped", func() bool {
 		return strings.Contains(get(t, p.url+"/api/v1/query?query=scrape_samples_post_metric_relabeling").body, fmt.Sprintf("%q", strconv.Itoa(kept)))
-	}, 20*time.Second, 100*time.Millisecond, "the target is not scraped")
+	})
 	return p
 }
 
@@ -115,6 +114,7 @@ func requireOurs(t *testing.T, e estimated) {
 }
 
 func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
+	t.Parallel()
 	p := scraping(t, filepath.Join(t.TempDir(), "data"))
 	g := promguard(t, p)
 	for name, url := range map[string]string{"direct": p.url, "proxied": g.url} {
@@ -128,6 +128,7 @@ func TestEstimateOfALiveServerIsWhatItsRulesDrop(t *testing.T) {
 
 // The same rules, applied.
 func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
+	t.Parallel()
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	require.NoError(t, os.WriteFile(rules, []byte(ownRules), 0o644))
 	p := scrapingWith(t, filepath.Join(t.TempDir(), "data"), 6, "--guard.drop-rules="+rules)
@@ -144,6 +145,7 @@ func TestEstimateIsWhatThePatchedBuildDropsWithTheRules(t *testing.T) {
 // What is suggested for a live server can be loaded, is proved, and is what the
 // patched build then drops.
 func TestSuggestedRulesAreProvedAndApplied(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rules, suggested := filepath.Join(dir, "rules.yml"), filepath.Join(dir, "suggested.yml")
 	require.NoError(t, os.WriteFile(rules, []byte(`
@@ -173,6 +175,7 @@ groups:
 // A server that runs the default profile, and scrapes itself and something that the
 // profile drops. Loading what is suggested for it brings nothing of that back.
 func TestSuggestedRulesKeepTheProfileInForce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rules, suggested := filepath.Join(dir, "rules.yml"), filepath.Join(dir, "suggested.yml")
 	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: g, rules: [{alert: A, expr: disk_reads_total > 1}]}]"), 0o644))
@@ -192,13 +195,13 @@ scrape_configs:
 		return strings.Contains(body, `prometheus_guard_drop_rules_dropped_series_total{`) && strings.Contains(body, `scrape_job="kubelet"`)
 	}
 	first := prometheus(t, filepath.Join(dir, "data"), config)
-	require.Eventually(t, func() bool { return drops(first) }, 20*time.Second, 100*time.Millisecond, "the profile drops nothing: %s", get(t, first.url+"/metrics").body)
+	eventually(t, "the profile drops something", func() bool { return drops(first) })
 	self := config + "- job_name: self\n  static_configs: [{targets: [\"" + strings.TrimPrefix(first.url, "http://") + "\"]}]\n"
 	second := prometheus(t, filepath.Join(dir, "second"), self)
-	require.Eventually(t, func() bool {
+	eventually(t, "the rules in force are scraped", func() bool {
 		return drops(second) && strings.Contains(get(t, second.url+"/api/v1/query?query=prometheus_guard_drop_rule_info").body, "recommended") &&
 			strings.Contains(get(t, second.url+"/api/v1/query?query=disk_reads_total").body, "value")
-	}, 20*time.Second, 100*time.Millisecond)
+	})
 	out, err := exec.Command(binary(t, "promguard"), "rules", "suggest", "--rule-files="+rules, "--prometheus.url="+second.url, "--out="+suggested).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(suggested)
@@ -207,9 +210,9 @@ scrape_configs:
 	require.Contains(t, string(text), "queue_age")
 
 	third := prometheus(t, filepath.Join(dir, "third"), config, "--guard.drop-rules="+suggested)
-	require.Eventually(t, func() bool {
+	eventually(t, "the suggested rules drop something", func() bool {
 		return drops(third) && strings.Contains(get(t, third.url+"/api/v1/query?query=disk_reads_total").body, "value")
-	}, 20*time.Second, 100*time.Millisecond)
+	})
 	require.NotContains(t, get(t, third.url+"/api/v1/query?query=container_tasks_state").body, `"value"`)
 	require.NotContains(t, get(t, third.url+"/api/v1/query?query=queue_age").body, `"value"`)
 }

@@ -90,6 +90,7 @@ func openDashboard(t *testing.T, target, uid string, end float64) <-chan answer 
 // TestFromTheAlertToTheCulpritsEndItTakesTwoCommandsOfTheRunbook pastes what the runbook
 // says, letter by letter, while a dashboard takes all that the server has.
 func TestFromTheAlertToTheCulpritsEndItTakesTwoCommandsOfTheRunbook(t *testing.T) {
+	t.Parallel()
 	const uid = "aeq1b2"
 	for _, tc := range []struct {
 		alert, address string

@@ -50,6 +50,7 @@ var withTable = map[string]string{
 }
 
 func TestEveryCommandThatPrintsATableSaysTheSameAsJSON(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -164,6 +165,7 @@ func onTerminal(t *testing.T, screen *terminal, args ...string) *exec.Cmd {
 }
 
 func TestOnATerminalTopIsDrawnInPlaceUntilCtrlC(t *testing.T) {
+	t.Parallel()
 	keys, screen := openTerminal(t)
 	g := promguardBefore(t, "{}\n", "--upstream.url="+prometheus(t, t.TempDir(), emptyConfig).url)
 	top := onTerminal(t, screen, "top", "--watch", "--interval=10ms", "--web.telemetry-address="+strings.TrimPrefix(g.telemetry, "http://"))
@@ -177,6 +179,7 @@ func TestOnATerminalTopIsDrawnInPlaceUntilCtrlC(t *testing.T) {
 }
 
 func TestOnATerminalWhatTakesLongSaysHowFarItIsAndThatIsGoneAtItsEnd(t *testing.T) {
+	t.Parallel()
 	_, screen := openTerminal(t)
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
