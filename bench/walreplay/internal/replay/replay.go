@@ -264,7 +264,7 @@ func (r *running) measure(ctx context.Context) (Result, error) {
 
 // finish adds what the process itself says.
 func (r *running) finish(ctx context.Context) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("%s replayed the WAL and then did not answer on /metrics within %s", r.binary.Name, answerTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("%s replayed the WAL and then was not ready within %s", r.binary.Name, answerTimeout))
 	defer cancel()
 	select {
 	case <-ctx.Done():
@@ -278,6 +278,9 @@ func (r *running) finish(ctx context.Context) (Result, error) {
 	r.mu.Unlock()
 	if fail != nil {
 		return Result{}, fmt.Errorf("measuring %s: %w", r.binary.Name, fail)
+	}
+	if err := awaitReady(ctx, "http://"+addr+"/-/ready"); err != nil {
+		return Result{}, fmt.Errorf("asking %s whether it is ready: %w", r.binary.Name, err)
 	}
 	metrics, err := scrape(ctx, "http://"+addr+"/metrics", "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
 	if err != nil {
@@ -296,14 +299,39 @@ func (r *running) died(what string) error {
 	return cli.NewTail(fmt.Errorf("%s (%s) %s (%s)", r.binary.Name, r.binary.Path, what, how), strings.Join(r.tail, "\n"))
 }
 
+// awaitReady waits until the server answers reads, which is a moment after its log is
+// replayed.
+func awaitReady(ctx context.Context, url string) error {
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := asker.Do(req)
+		if err != nil {
+			return err
+		}
+		res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+var asker = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // scrape reads the values of metrics without labels.
 func scrape(ctx context.Context, url string, names ...string) ([]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
+	res, err := asker.Do(req)
 	if err != nil {
 		return nil, err
 	}
