@@ -114,8 +114,8 @@ deploy-render:
 
 ## test-e2e: the binaries, as an operator runs them
 .PHONY: test-e2e
-test-e2e: build stock demo
-	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -timeout 30m ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
+test-e2e: build stock demo # Most tests wait for servers: six at once keep two processors busy.
+	PROMGUARD_BIN='$(CURDIR)/$(BIN)' go test -count=1 -timeout 30m -parallel 6 ./test/... ./bench/walreplay/... ./bench/oomstorm/... ./bench/memory ./tools/demo/...
 
 ## test-contributing: the worked examples of CONTRIBUTING.md, followed literally in a copy of the repository
 .PHONY: test-contributing

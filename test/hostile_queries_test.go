@@ -118,6 +118,7 @@ func hostile(rng *rand.Rand, h *querylimit.Head) string {
 // TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory draws queries, keeps those
 // that the limits let pass, and asks those that are expected to take most.
 func TestHostileQueriesThatPassLeaveStockPrometheusMostOfItsMemory(t *testing.T) {
+	t.Parallel()
 	const limit = 1280 << 20
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("PROMGUARD_HOSTILE_QUERIES"), "20"))
 	require.NoError(t, err)
