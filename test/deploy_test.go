@@ -99,7 +99,7 @@ func missing(have map[string]bool, names []string) []string {
 // The data source puts its parameters into the URL, and its timeout into the form.
 func TestEveryQueryOfDashboardsAndAlertsIsEvaluatedThroughPromguard(t *testing.T) {
 	t.Parallel()
-	g := promguard(t, prometheus(t, clusterData(t), emptyConfig))
+	g := promguard(t, prometheus(t, cluster.data(t), emptyConfig))
 	var provisioned struct {
 		Datasources []struct {
 			JSONData struct {
@@ -212,7 +212,7 @@ func startupProbe(t *testing.T, of, stalledAfter string) *server {
 
 func TestTheStartupProbeWaitsUntilPrometheusIsReady(t *testing.T) {
 	t.Parallel()
-	data, address := clusterData(t), freeAddress(t)
+	data, address := cluster.data(t), freeAddress(t)
 	probe := startupProbe(t, address, "10m")
 	answers := make(chan int, 1)
 	go func() {

@@ -53,9 +53,10 @@ type told struct{ SeriesTouched, PeakSamples float64 }
 
 func stats(t *testing.T, s *server, r *querylimit.Request) (told, bool) {
 	t.Helper()
-	form := url.Values{"query": r.Texts, "stats": {"all"}, "time": {secondsText(r.End)}}
+	// What is counted is the same with a limit, which cuts the answer.
+	form := url.Values{"query": r.Texts, "stats": {"all"}, "limit": {"1"}, "time": {secondsText(r.End)}}
 	if r.Step > 0 {
-		form = url.Values{"query": r.Texts, "stats": {"all"}, "start": {secondsText(r.Start)}, "end": {secondsText(r.End)}, "step": {r.Step.String()}}
+		form = url.Values{"query": r.Texts, "stats": {"all"}, "limit": {"1"}, "start": {secondsText(r.Start)}, "end": {secondsText(r.End)}, "step": {r.Step.String()}}
 	}
 	a := post(t, s.url+"/api/v1/"+r.Endpoint.Name, form.Encode())
 	var body struct {
@@ -152,7 +153,7 @@ func drawn(h *querylimit.Head, n int) []string {
 // out to cost.
 func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
 	t.Parallel()
-	s := stock(t, clusterHistory(t))
+	s := stock(t, history.data(t))
 	h := headOf(t, s)
 	end := time.UnixMilli(int64(1000 * metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)))
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: querylimit.DefaultOptions()})
@@ -203,7 +204,7 @@ func TestEstimatesBoundWhatStockPrometheusSays(t *testing.T) {
 // with three weeks of samples, whose memory is 2.5 times what so many series take.
 func TestDashboardsPassAndHostileQueriesDoNot(t *testing.T) {
 	t.Parallel()
-	h := *headOf(t, stock(t, clusterData(t)))
+	h := *headOf(t, stock(t, cluster.data(t)))
 	now := time.Now()
 	h.Oldest, h.Since, h.Interval = now.Add(-21*24*time.Hour), now.Add(-2*time.Hour), 30*time.Second
 	h.Memory = int64(h.Series) * 4500 * 5 / 2
@@ -252,7 +253,7 @@ func TestDashboardsPassAndHostileQueriesDoNot(t *testing.T) {
 
 func TestExplainSaysWhatAQueryCostsBeforeAServer(t *testing.T) {
 	t.Parallel()
-	s := stock(t, clusterData(t))
+	s := stock(t, cluster.data(t))
 	explain := func(more ...string) (string, error) {
 		args := append([]string{"explain", `{service="kubelet"}`, "--upstream.url=" + s.url, "--end=1767225645"}, more...)
 		out, err := exec.Command(binary(t, "promguard"), args...).CombinedOutput()

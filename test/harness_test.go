@@ -99,7 +99,7 @@ func freeAddress(t *testing.T) string {
 // eventually waits for what takes the servers a moment, however busy the machine.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond, what)
+	require.Eventually(t, holds, 2*time.Minute, 100*time.Millisecond, what)
 }
 
 // start runs a binary that serves at address and waits until it is ready. Arguments such
@@ -241,51 +241,51 @@ func post(t *testing.T, url, form string) answer {
 	return do(t, req)
 }
 
-// cluster is a data directory with the series of a modelled cluster, made once
-// and copied for every server that opens it.
-var cluster = struct {
+// modelled is a data directory with the series of a modelled cluster, generated once and
+// copied for every server that opens it.
+type modelled struct {
+	args string
 	once sync.Once
 	dir  string
 	err  error
-}{}
+}
 
 const clusterSeries = 250_000
 
+var (
+	cluster = modelled{args: "--series=250000 --scrapes=3"}
+	// history fills ranges and windows.
+	history = modelled{args: "--series=250000 --scrapes=15 --scrape-interval=1m --churn=0"}
+	// few are replayed in no time.
+	few = modelled{args: "--series=20000 --scrapes=3"}
+	// busy has many samples in a short time.
+	busy = modelled{args: "--series=20000 --scrapes=150 --scrape-interval=4s --churn=0"}
+)
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = os.RemoveAll(cluster.dir)
+	for _, c := range []*modelled{&cluster, &history, &few, &busy} {
+		_ = os.RemoveAll(c.dir)
+	}
 	os.Exit(code)
 }
 
-// clusterData returns a copy of the cluster's data directory.
-func clusterData(t *testing.T) string {
+// data returns a copy of the data directory.
+func (c *modelled) data(t *testing.T) string {
 	t.Helper()
 	walreplay := binary(t, "walreplay")
-	cluster.once.Do(func() {
-		if cluster.dir, cluster.err = os.MkdirTemp("", "promguard-e2e-"); cluster.err == nil {
-			cluster.err = generateCluster(walreplay, filepath.Join(cluster.dir, "data"), "--scrapes=3")
+	c.once.Do(func() {
+		if c.dir, c.err = os.MkdirTemp("", "promguard-e2e-"); c.err != nil {
+			return
+		}
+		args := append([]string{"generate", "--out=" + filepath.Join(c.dir, "data")}, strings.Fields(c.args)...)
+		if out, err := exec.Command(walreplay, args...).CombinedOutput(); err != nil {
+			c.err = fmt.Errorf("%w\n%s", err, out)
 		}
 	})
-	require.NoError(t, cluster.err)
+	require.NoError(t, c.err)
 	dir := filepath.Join(t.TempDir(), "data")
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(cluster.dir, "data"))))
-	return dir
-}
-
-func generateCluster(walreplay, dir string, args ...string) error {
-	args = append([]string{"generate", "--out", dir, "--series", strconv.Itoa(clusterSeries)}, args...)
-	if out, err := exec.Command(walreplay, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
-}
-
-// clusterHistory returns a data directory of the cluster with a sample a minute of a
-// quarter of an hour, so that ranges and windows are full.
-func clusterHistory(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	require.NoError(t, generateCluster(binary(t, "walreplay"), dir, "--scrapes=15", "--scrape-interval=1m", "--churn=0"))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(c.dir, "data"))))
 	return dir
 }
 

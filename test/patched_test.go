@@ -49,7 +49,7 @@ func TestReplayCapIsInForceDuringReplayAndRestoredAfter(t *testing.T) {
 	runtimeInfo := func(p *server) string { return get(t, p.url+"/api/v1/status/runtimeinfo").body }
 	for flag, during := range map[string]float64{"1": 1, "64": 3} {
 		t.Run(flag, func(t *testing.T) {
-			p := prometheus(t, clusterData(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag, "GOMAXPROCS=3")
+			p := prometheus(t, cluster.data(t), emptyConfig, "--guard.wal-replay-gomaxprocs="+flag, "GOMAXPROCS=3")
 			require.Equal(t, during, metric(t, p.url, "prometheus_guard_wal_replay_gomaxprocs", nil))
 			require.Contains(t, runtimeInfo(p), `"GOMAXPROCS":3`)
 			require.GreaterOrEqual(t, metric(t, p.url, "prometheus_tsdb_head_series", nil), float64(clusterSeries))

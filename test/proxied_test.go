@@ -60,7 +60,7 @@ func body(a answer) string { return strings.TrimSpace(a.body) }
 
 func TestEveryHistogramIsRefusedByPromguardOnEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	g := promguard(t, prometheus(t, clusterData(t), emptyConfig))
+	g := promguard(t, prometheus(t, cluster.data(t), emptyConfig))
 	const selector = `{le!=""}`
 	m, q := "match[]="+url.QueryEscape(selector), "query="+url.QueryEscape("count("+selector+")")
 	for _, path := range []string{
@@ -82,7 +82,7 @@ func TestEveryHistogramIsRefusedByPromguardOnEveryEndpoint(t *testing.T) {
 
 func TestSensibleRequestsPassPromguardByteForByte(t *testing.T) {
 	t.Parallel()
-	p := prometheus(t, clusterData(t), emptyConfig)
+	p := prometheus(t, cluster.data(t), emptyConfig)
 	g := promguard(t, p)
 	for _, path := range requests(t, p) {
 		direct, proxied := get(t, p.url+"/api/v1/"+path), get(t, g.url+"/api/v1/"+path)
@@ -100,8 +100,8 @@ func TestSensibleRequestsPassPromguardByteForByte(t *testing.T) {
 
 func TestDeadlineChangesNoAnswerThatIsInTime(t *testing.T) {
 	t.Parallel()
-	off := prometheus(t, clusterData(t), emptyConfig, "--guard.api-timeout=0", "--guard.drop-rules=off", "--guard.wal-replay-gomaxprocs=off")
-	on := prometheus(t, clusterData(t), emptyConfig)
+	off := prometheus(t, cluster.data(t), emptyConfig, "--guard.api-timeout=0", "--guard.drop-rules=off", "--guard.wal-replay-gomaxprocs=off")
+	on := prometheus(t, cluster.data(t), emptyConfig)
 	for _, path := range requests(t, off) {
 		want, got := get(t, off.url+"/api/v1/"+path), get(t, on.url+"/api/v1/"+path)
 		require.Equal(t, want.code, got.code, path)

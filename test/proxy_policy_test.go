@@ -36,7 +36,7 @@ func errorOf(t *testing.T, a answer) string {
 
 func TestPolicyIsInForceInFrontOfARealServer(t *testing.T) {
 	t.Parallel()
-	p := prometheus(t, clusterData(t), emptyConfig)
+	p := prometheus(t, cluster.data(t), emptyConfig)
 	g, file := promguardWith(t, p, `
 identity: {peers: [127.0.0.1]}
 limits:

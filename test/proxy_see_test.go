@@ -74,7 +74,7 @@ func TestLimitsAreSuggestedFromTheLogsOfPromguardAndOfPrometheus(t *testing.T) {
 
 func TestTopQueriesOfARealServer(t *testing.T) {
 	t.Parallel()
-	p := prometheus(t, clusterData(t), emptyConfig)
+	p := prometheus(t, cluster.data(t), emptyConfig)
 	g, _ := promguardWith(t, p, "identity: {peers: [127.0.0.1]}\n")
 	ask := func(query, panel string) {
 		form := url.Values{"query": {query}, "time": {"1700000000"}}

@@ -26,15 +26,6 @@ import (
 // builds of Prometheus that promguard stands in front of.
 var builds = []string{"prometheus", "stock/prometheus"}
 
-// fewSeries returns a data directory that is replayed in no time.
-func fewSeries(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	out, err := exec.Command(binary(t, "walreplay"), "generate", "--out", dir, "--series", "20000", "--scrapes", "3").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return dir
-}
-
 // serverAt starts a build of Prometheus at an address.
 func serverAt(t *testing.T, build, address, data, config string, flags ...string) *server {
 	t.Helper()
@@ -70,7 +61,7 @@ func preferred(t *testing.T, g promguardServer, s *server) bool {
 
 func TestReadsGoOnWhileOneOfTwoServersIsKilledAndReplays(t *testing.T) {
 	t.Parallel()
-	address, data := freeAddress(t), fewSeries(t)
+	address, data := freeAddress(t), few.data(t)
 	same := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.CopyFS(same, os.DirFS(data)))
 	first := serverAt(t, "stock/prometheus", address, data, emptyConfig)
@@ -363,7 +354,7 @@ func TestFederationAndRemoteReadThroughPromguardAreThoseOfTheServer(t *testing.T
 	t.Parallel()
 	for _, build := range builds {
 		t.Run(build, func(t *testing.T) {
-			p := serverAt(t, build, freeAddress(t), fewSeries(t), emptyConfig, "--query.lookback-delta=10y")
+			p := serverAt(t, build, freeAddress(t), few.data(t), emptyConfig, "--query.lookback-delta=10y")
 			g := promguardBefore(t, "open: [federate, read]\nlimits: {range: {max: 100y}}\n", "--upstream.url="+p.url)
 
 			pods, up := "match[]=kube_pod_info", "match[]="+url.QueryEscape(`{__name__=~"up|kube_node_info"}`)

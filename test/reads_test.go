@@ -29,7 +29,7 @@ var everything = "match[]=" + url.QueryEscape(`{job!=""}`)
 // samples are old, and counts them as current.
 func clusterServer(t *testing.T, flags ...string) *server {
 	t.Helper()
-	return prometheus(t, clusterData(t), emptyConfig, append([]string{"--query.lookback-delta=50y"}, flags...)...)
+	return prometheus(t, cluster.data(t), emptyConfig, append([]string{"--query.lookback-delta=50y"}, flags...)...)
 }
 
 // apiAnswer is the API's JSON envelope.
@@ -367,7 +367,7 @@ func TestServerThatReplaysSaysSoInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, []byte(emptyConfig), 0o644))
-	address, data := freeAddress(t), fewSeries(t)
+	address, data := freeAddress(t), few.data(t)
 	feed := holdReplay(t, data)
 	s := &server{url: "http://" + address, out: newOutput(t), exited: make(chan struct{})}
 	s.cmd = exec.Command(binary(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,

@@ -46,15 +46,6 @@ func paste(t *testing.T, block string) string {
 	return string(out)
 }
 
-// busySeries returns a data directory with many samples in a short time.
-func busySeries(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	out, err := exec.Command(binary(t, "walreplay"), "generate", "--out", dir, "--series", "20000", "--scrapes", "150", "--scrape-interval", "4s", "--churn", "0").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return dir
-}
-
 // openDashboard asks for panels that take long, as Grafana does of somebody who opens a
 // dashboard, and returns what comes back of each.
 func openDashboard(t *testing.T, target, uid string, end float64) <-chan answer {
@@ -97,11 +88,11 @@ func TestFromTheAlertToTheCulpritsEndItTakesTwoCommandsOfTheRunbook(t *testing.T
 		start          func(t *testing.T) (server, asked *server, address string)
 	}{
 		{"PrometheusReadsShed", "localhost:9090", func(t *testing.T) (*server, *server, string) {
-			s := prometheus(t, busySeries(t), emptyConfig, "--web.enable-lifecycle", "--query.timeout=10m")
+			s := prometheus(t, busy.data(t), emptyConfig, "--web.enable-lifecycle", "--query.timeout=10m")
 			return s, s, s.url
 		}},
 		{"PromguardSaturated", "localhost:9092", func(t *testing.T) (*server, *server, string) {
-			s := stock(t, busySeries(t))
+			s := stock(t, busy.data(t))
 			g := promguardBefore(t, "identity: {peers: [127.0.0.1]}\n", "--upstream.url="+s.url)
 			return s, g.server, g.telemetry
 		}},

@@ -67,7 +67,7 @@ func TestEveryCommandThatPrintsATableSaysTheSameAsJSON(t *testing.T) {
 			commands = append(commands, append([]string{program}, command...))
 		}
 	}
-	s := prometheus(t, busySeries(t), emptyConfig, "--web.enable-lifecycle", "--query.timeout=10m")
+	s := prometheus(t, busy.data(t), emptyConfig, "--web.enable-lifecycle", "--query.timeout=10m")
 	words := strings.NewReplacer("DIR", dir, "SERVER", s.url, "PROMETHEUS", binary(t, "prometheus"))
 	answers := openDashboard(t, s.url, "d1", metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil))
 	eventually(t, "the server works on it", func() bool { return len(runningReads(t, s)) > 0 })

@@ -18,7 +18,7 @@ import (
 // TestAQueryThatIsStoppedEndsAtStockPrometheus stops one that takes many seconds.
 func TestAQueryThatIsStoppedEndsAtStockPrometheus(t *testing.T) {
 	t.Parallel()
-	s := stock(t, clusterHistory(t))
+	s := stock(t, history.data(t))
 	g := promguard(t, s)
 	end := metric(t, s.url, "prometheus_tsdb_head_max_time_seconds", nil)
 	at := func(before float64) string { return secondsText(time.UnixMilli(int64(1000 * (end - before)))) }
