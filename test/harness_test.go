@@ -253,9 +253,9 @@ type modelled struct {
 const clusterSeries = 250_000
 
 var (
-	cluster = modelled{args: "--series=250000 --scrapes=3"}
+	cluster = modelled{args: fmt.Sprintf("--series=%d --scrapes=3", clusterSeries)}
 	// history fills ranges and windows.
-	history = modelled{args: "--series=250000 --scrapes=15 --scrape-interval=1m --churn=0"}
+	history = modelled{args: fmt.Sprintf("--series=%d --scrapes=15 --scrape-interval=1m --churn=0", clusterSeries)}
 	// few are replayed in no time.
 	few = modelled{args: "--series=20000 --scrapes=3"}
 	// busy has many samples in a short time.
