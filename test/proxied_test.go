@@ -159,7 +159,7 @@ func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 	// A collection after the client has left would be counted as work for it.
-	p := clusterServer(t, "--guard.metadata-max-results=off", "GOGC=off")
+	p := clusterServer(t, "--guard.metadata-max-results=off", "--guard.api-timeout=10m", "GOGC=off")
 	g := promguard(t, p)
 	inFlight := func() float64 {
 		return metric(t, p.url, "prometheus_guard_api_requests_in_flight", nil)

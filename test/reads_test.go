@@ -258,7 +258,7 @@ func requireBroken(t *testing.T, conn net.Conn) {
 
 func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
 	t.Parallel()
-	s := clusterServer(t, "--guard.min-client-rate=1MB", "--guard.metadata-max-results=off")
+	s := clusterServer(t, "--guard.min-client-rate=1MB", "--guard.metadata-max-results=off", "--guard.api-timeout=10m")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
