@@ -63,7 +63,7 @@ func TestThePageNamesWhatRunsAndStopsIt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		refusals := g.page(t).Refusals
 		return len(refusals) == 1 && refusals[0].Reason == reasonStopped
-	}, 5*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestThePageSaysWhatWasRefusedAndWithWhichOffer(t *testing.T) {
@@ -78,7 +78,7 @@ func TestThePageSaysWhatWasRefusedAndWithWhichOffer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		refusals = g.page(t).Refusals
 		return len(refusals) == 1 && refusals[0].Count == 2
-	}, 5*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, "selectivity", refusals[0].Reason)
 	require.Equal(t, `{le!=""}`, refusals[0].Text)
 	require.True(t, strings.HasPrefix(refusals[0].Offer, "Name a metric"), refusals[0].Offer)

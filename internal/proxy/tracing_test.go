@@ -47,7 +47,7 @@ func newTraced(t *testing.T, upstream string, change func(*Options)) traced {
 // wait returns the spans by name once there are so many.
 func (g traced) wait(t *testing.T, n int) map[string]sdktrace.ReadOnlySpan {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(g.spans.Ended()) >= n }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(g.spans.Ended()) >= n }, time.Minute, time.Millisecond)
 	spans := map[string]sdktrace.ReadOnlySpan{}
 	for _, s := range g.spans.Ended() {
 		spans[s.Name()] = s
