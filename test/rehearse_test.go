@@ -122,7 +122,7 @@ func TestRehearsalSaysGoAndFindsWhatIsPlanted(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^time +\S+ +\S+$`, `(?m)^peak memory +\d+ MiB +\d+ MiB$`, `The heads are the same, in each of \d{6} samples\.`,
 		`(?m)^ANSWERS  6 of 6 different questions compared \(4 requests of query logs\): 0 differ$`, `(?m)^REFUSED  0 of`,
-		`(?m)^  drop \d+ series`, `(?m)^  touch 0 of \d expressions`, `(?m)^  patched +lives +\d+ MiB +\d+ +0 +0 +\d+$`,
+		`(?m)^  drop \d+ series`, `(?m)^  save \d+ % of the processor time of scrapes: \d+ ms for each scrape of \d{4} series without them, \d+ ms with them, \d+ ms by stock$`, `(?m)^  touch 0 of \d expressions`, `(?m)^  patched +lives +\d+ MiB +\d+ +0 +0 +\d+$`,
 	} {
 		require.Regexp(t, want, page)
 	}
@@ -192,21 +192,28 @@ func TestRehearsalSaysGoAndFindsWhatIsPlanted(t *testing.T) {
 	})
 }
 
-func TestRehearsalThatIsInterruptedGoesOnAfterWhatWasDone(t *testing.T) {
+func TestRehearsalThatIsInterruptedOrKilledGoesOnAfterWhatWasDone(t *testing.T) {
 	t.Parallel()
 	r := newRehearsal(t)
-	out := newOutput(t)
-	cmd := exec.Command(binary(t, "promguard"), slices.Concat([]string{"rehearse"}, r.args, r.sources())...)
-	cmd.Stdout, cmd.Stderr = out.File, out.File
-	require.NoError(t, cmd.Start())
-	eventually(t, "the heads are compared", func() bool { return strings.Contains(out.String(), "heads: done") })
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	_ = cmd.Wait() // Its code says it.
-	require.Equal(t, 2, cmd.ProcessState.ExitCode(), out.String())
-	require.Contains(t, out.String(), "interrupted; the steps that were done are in "+r.path("steps"))
-	require.NotContains(t, out.String(), "GO\n")
+	endedBy := func(sig syscall.Signal, after string) string {
+		t.Helper()
+		out := newOutput(t)
+		cmd := exec.Command(binary(t, "promguard"), slices.Concat([]string{"rehearse"}, r.args, r.sources())...)
+		cmd.Stdout, cmd.Stderr = out.File, out.File
+		require.NoError(t, cmd.Start())
+		eventually(t, after, func() bool { return strings.Contains(out.String(), after) })
+		require.NoError(t, cmd.Process.Signal(sig))
+		_ = cmd.Wait() // How it ended is in its state.
+		require.NotContains(t, out.String(), "GO\n")
+		if sig == syscall.SIGINT {
+			require.Equal(t, 2, cmd.ProcessState.ExitCode(), out.String())
+		}
+		return out.String()
+	}
+	require.Contains(t, endedBy(syscall.SIGINT, "patched: done"), "interrupted; the steps that were done are in "+r.path("steps"))
+	require.Contains(t, endedBy(syscall.SIGKILL, "heads: done"), " patched: kept")
 
-	code, page, log := r.run(r.sources()...)
+	code, page, log := r.run(r.sources()...) // Which leaves nothing of the one that was killed.
 	require.Zero(t, code, page+log)
 	for _, step := range []string{"recording", "stock", "patched", "heads"} {
 		require.Contains(t, log, " "+step+": kept")

@@ -24,7 +24,7 @@ const (
 	// askFor is how long each server is asked at most, patience how many times as long
 	// as stock the patched one may take for the same questions, and grace what it may
 	// take besides: times of quick answers are noise.
-	askFor   = 3 * time.Minute
+	askFor   = 2 * time.Minute
 	patience = 1.5
 	grace    = 10 * time.Second
 	// answerTimeout is how long one answer may take.

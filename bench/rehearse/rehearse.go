@@ -15,8 +15,11 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/oomstorm/storm"
@@ -48,9 +51,11 @@ type Input struct {
 	// Prometheus's or of promguard's.
 	Found     source.Found
 	QueryLogs []string
-	// Profile are the drop rules, and Rules the policy.
-	Profile relabel.Profile
-	Rules   *querylimit.Ruleset
+	// Profile are the drop rules, DropRules how the patched server is told of them (a name
+	// or a file), and Rules the policy.
+	Profile   relabel.Profile
+	DropRules string
+	Rules     *querylimit.Ruleset
 	// Interval is how often jobs are scraped of which it cannot be found out.
 	Interval time.Duration
 
@@ -78,6 +83,7 @@ type rehearsal struct {
 	servers        map[string]*replays.Server
 	inputs         []any     // of steps that depend on the recording and both binaries
 	from, at       time.Time // the first and the last sample of the recording
+	pace           pace
 	report         Report
 }
 
@@ -96,13 +102,7 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	if in.Recording == "" {
 		err = r.look(ctx)
 	} else {
-		err = replays.WithCopies(in.Recording, in.TmpDir, 2, func(dir *replays.Dir, tmp string) error {
-			if err := os.MkdirAll(in.Dir, 0o777); err != nil {
-				return fmt.Errorf("--out: %w", err)
-			}
-			r.dir, r.tmp = dir, tmp
-			return errors.Join(r.rehearse(ctx), r.stopAll())
-		})
+		err = r.onCopies(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -112,6 +112,36 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	}
 	r.report.settle()
 	return &r.report, nil
+}
+
+// onCopies rehearses on copies of the recording. What is left of a rehearsal that was
+// killed is removed first.
+func (r *rehearsal) onCopies(ctx context.Context) (err error) {
+	if err := os.MkdirAll(r.Dir, 0o777); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	lock, _, err := fileutil.Flock(filepath.Join(r.Dir, "lock"))
+	if err != nil {
+		return fmt.Errorf("--out: another rehearsal runs in %s: %w", r.Dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	place, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return err
+	}
+	sum, err := sumOf("place", place)
+	if err != nil {
+		return err
+	}
+	copies := filepath.Join(r.TmpDir, "rehearsal-"+sum[:12])
+	if err := errors.Join(os.RemoveAll(copies), os.Mkdir(copies, 0o777)); err != nil {
+		return fmt.Errorf("--tmp-dir: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(copies)) }()
+	return replays.WithCopies(r.Recording, copies, 2, func(dir *replays.Dir, tmp string) error {
+		r.dir, r.tmp = dir, tmp
+		return errors.Join(r.rehearse(ctx), r.stopAll())
+	})
 }
 
 // prepare finds mistakes before anything takes long.
@@ -182,6 +212,9 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 		return err
 	}
 	if err := r.stopAll(); err != nil {
+		return err
+	}
+	if err := r.scrapes(ctx); err != nil {
 		return err
 	}
 	if err := r.storms(ctx, asked); err != nil {

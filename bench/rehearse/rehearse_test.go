@@ -15,10 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/promguard/promguard/bench/oomstorm/storm"
+	"github.com/promguard/promguard/bench/walreplay/replays"
 	"github.com/promguard/promguard/internal/rules/source"
 )
 
@@ -34,7 +36,7 @@ func (*silent) Count(int, int) {}
 func newRehearsal(t *testing.T) (*rehearsal, *silent) {
 	t.Helper()
 	out := &silent{}
-	return &rehearsal{Input: Input{Dir: t.TempDir(), Progress: out, Recording: "x"}, from: time.UnixMilli(1_000_000), at: time.UnixMilli(10_000_000)}, out
+	return &rehearsal{Input: Input{Dir: t.TempDir(), Progress: out, Recording: "x", Storm: time.Minute}, dir: &replays.Dir{Bytes: 1 << 30}, from: time.UnixMilli(1_000_000), at: time.UnixMilli(10_000_000)}, out
 }
 
 func decoded(body string) *answer {
@@ -180,26 +182,43 @@ func TestStepIsDoneAgainIfItsInputsChanged(t *testing.T) {
 	times := 0
 	do := func(inputs any) int {
 		t.Helper()
-		got, err := step(r, "a", inputs, func() (int, error) { times++; return times, nil })
+		got, err := step(r, "answers", inputs, func() (int, error) { times++; return times, nil })
 		require.NoError(t, err)
 		return got
 	}
 	rule, asked := Question{Query: "up", Rule: true}, Question{Query: "up"}
 	require.Equal(t, 1, do(rule))
 	require.Equal(t, 1, do(rule))
-	require.Contains(t, out.String(), "a: kept")
+	require.Contains(t, out.String(), "answers: kept")
 	require.Equal(t, 2, do(asked), "it became one of a person")
 	require.Equal(t, 2, do(asked))
 
-	path := filepath.Join(r.Dir, "a.json")
+	path := filepath.Join(r.Dir, "answers.json")
 	for _, broken := range []string{"", "{", `{"inputs": 1}`} {
 		require.NoError(t, os.WriteFile(path, []byte(broken), 0o600))
 		before := times
 		require.Equal(t, before+1, do(asked), "what was cut off is done again")
 	}
-	_, err := step(r, "b", nil, func() (int, error) { return 0, os.ErrClosed })
+	_, err := step(r, "series", nil, func() (int, error) { return 0, os.ErrClosed })
 	require.ErrorIs(t, err, os.ErrClosed)
-	require.NoFileExists(t, filepath.Join(r.Dir, "b.json"), "what failed is not kept")
+	require.NoFileExists(t, filepath.Join(r.Dir, "series.json"), "what failed is not kept")
+}
+
+func TestWhatIsLeftIsToldByThePaceOfWhatWasDone(t *testing.T) {
+	r, _ := newRehearsal(t)
+	require.Equal(t, "about 1m22s left", r.left("storm-patched", true), "22 seconds for each GiB, and the storm")
+	r.paced("stock", 94*time.Second)
+	require.Equal(t, "about 1m44s left", r.left("storm-patched", true), "twice as slow, but for the storm")
+	require.Equal(t, "about 0s left", r.left("storm-patched", false))
+}
+
+func TestExpositionHasTheLabelsOfTheRecording(t *testing.T) {
+	got := linesOf([]replays.Sampled{
+		{Labels: labels.FromStrings("__name__", "up", "job", "a", "path", "C:\\\n\"x\"")},
+		{Labels: labels.FromStrings("__name__", "a.b", "c.d", "e")},
+	})
+	require.Equal(t, `up{job="a",path="C:\\\n\"x\""}`, got[0].name)
+	require.Equal(t, `{"a.b","c.d"="e"}`, got[1].name)
 }
 
 const twoLogs = `{"params":{"query":"sum( up )","start":"1970-01-01T00:00:00Z","end":"1970-01-01T01:00:00Z","step":15},"stats":{"timings":{"execTotalTime":1}},"httpRequest":{"clientIP":"10.0.0.1","path":"/api/v1/query_range"},"time":"1970-01-01T01:00:00Z"}

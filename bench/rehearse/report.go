@@ -38,6 +38,7 @@ type Report struct {
 	Answers   *Answers   `json:"answers,omitempty"`
 	Refused   Refusals   `json:"refused"`
 	Rules     *DropRules `json:"drop_rules,omitempty"`
+	Scrapes   *Scrapes   `json:"scrapes,omitempty"`
 	Storm     *Storms    `json:"storm,omitempty"`
 }
 
@@ -154,7 +155,15 @@ func (r *Report) settleRules() {
 	if r.Rules == nil {
 		return
 	}
-	r.note("What drop rules save of a scrape's processor time is not measured: nothing was scraped.")
+	switch s := r.Scrapes; {
+	case s == nil:
+		if r.Live != "" {
+			r.note("What drop rules save of a scrape's processor time is not measured without a recording.")
+		}
+	case s.Failed != "":
+		r.note("What drop rules save of a scrape's processor time was not measured: %s.", s.Failed)
+		r.Scrapes = nil
+	}
 	if r.Rules.Check == nil {
 		return
 	}

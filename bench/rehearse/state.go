@@ -42,13 +42,14 @@ func step[T any](r *rehearsal, name string, inputs any, do func() (T, error)) (r
 		r.say("%s: kept, it took %s", name, seconds(k.Seconds))
 		return result, nil
 	}
-	r.Progress.Step("%s", name)
+	r.Progress.Step("%s (%s of all)", name, r.left(name, true))
 	begin := time.Now()
 	if result, err = do(); err != nil {
 		return result, err
 	}
 	took := time.Since(begin)
-	r.say("%s: done in %s", name, took.Round(100*time.Millisecond))
+	r.paced(name, took)
+	r.say("%s: done in %s, %s", name, took.Round(100*time.Millisecond), r.left(name, false))
 	text, err := json.Marshal(result)
 	if err != nil {
 		return result, err

@@ -28,7 +28,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	p.refused(&r.Refused)
 	if r.Rules != nil {
-		p.rules(r.Rules)
+		p.rules(r.Rules, r.Scrapes)
 	}
 	if r.Storm != nil {
 		p.storm(r.Storm)
@@ -143,11 +143,15 @@ func (p *page) refused(r *Refusals) {
 	p.more(len(shown), r.Refused)
 }
 
-func (p *page) rules(r *DropRules) {
+func (p *page) rules(r *DropRules, s *Scrapes) {
 	p.line("")
 	p.line("DROP RULES  profile %s", r.Profile)
 	if e := r.Saves; e != nil {
 		p.saves(e)
+	}
+	if s != nil {
+		p.line("  save %.0f %% of the processor time of scrapes: %s for each scrape of %d series without them, %s with them, %s by stock",
+			100*s.saved(), milliseconds(s.Patched), s.Series, milliseconds(s.Dropping), milliseconds(s.Stock))
 	}
 	c := r.Check
 	if c == nil {
@@ -242,6 +246,8 @@ func seconds(s float64) string {
 	}
 	return d.Round(time.Millisecond).String()
 }
+
+func milliseconds(s float64) string { return fmt.Sprintf("%.0f ms", 1000*s) }
 
 func mib(bytes int64) string {
 	if bytes >= 10<<30 {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,7 @@ func (f *rehearseFlags) rehearse(ctx context.Context, progress *cli.Progress) (*
 	if in.Profile, err = loadProfile(*f.profile, *f.file); err != nil {
 		return nil, err
 	}
+	in.DropRules = cmp.Or(*f.file, *f.profile)
 	policy, err := config.Load(f.policy)
 	if err != nil {
 		return nil, err

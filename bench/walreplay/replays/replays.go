@@ -28,6 +28,8 @@ type (
 	Contents = datadir.Contents
 	// Server is one that has replayed a copy.
 	Server = replay.Server
+	// Sampled is a series of a log.
+	Sampled = datadir.Sampled
 	// Head is a server to compare.
 	Head = verify.Head
 	// Summary is what two heads have in common.
@@ -134,6 +136,14 @@ func Start(ctx context.Context, b binary.Binary, dir *Dir, at string, o Options)
 		return nil, errors.Join(err, os.RemoveAll(at))
 	}
 	return s, nil
+}
+
+// StartEmpty starts a binary with a configuration and without data, as Start does.
+func StartEmpty(ctx context.Context, b binary.Binary, at, config string, o Options) (*Server, error) {
+	if err := os.Mkdir(at, 0o777); err != nil {
+		return nil, err
+	}
+	return replay.Start(ctx, b, replay.Options{DataDir: at, GOMAXPROCS: o.GOMAXPROCS, Timeout: o.Timeout, Config: config})
 }
 
 // CompareSamples compares all series of two heads with their samples, exemplars, and

@@ -46,6 +46,24 @@ func TestCountFindsWhatWasGenerated(t *testing.T) {
 	require.Equal(t, got, again)
 }
 
+func TestASampleIsOneOfSoManyLivingSeriesWithTheirLastValues(t *testing.T) {
+	path, _ := generate(t)
+	d, err := Open(path)
+	require.NoError(t, err)
+	all, err := d.Sample(t.Context(), 1, 4)
+	require.NoError(t, err)
+	require.InDelta(t, 2000, len(all), 200)
+	require.Len(t, all[0].Values, 4)
+	require.NotEmpty(t, all[0].Labels.Get("__name__"))
+	some, err := d.Sample(t.Context(), 10, 4)
+	require.NoError(t, err)
+	require.InDelta(t, 200, len(some), 100)
+	require.Subset(t, all, some)
+	again, err := d.Sample(t.Context(), 10, 4)
+	require.NoError(t, err)
+	require.Equal(t, some, again)
+}
+
 func TestCountStartsAtTheLastCheckpoint(t *testing.T) {
 	path, stats := generate(t)
 	require.Greater(t, stats.Segments, 3)

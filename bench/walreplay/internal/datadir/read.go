@@ -93,7 +93,13 @@ func (d *Dir) Count(ctx context.Context) (Contents, error) {
 // otherwise it merely reads them. With an error, which the first segment that cannot
 // be read or is corrupt is, it returns what was read until then.
 func Read(ctx context.Context, segments []string, decode bool) (Contents, error) {
-	r := reader{ctx: ctx, dec: record.NewDecoder(labels.NewSymbolTable(), promslog.NewNopLogger())}
+	return read(ctx, segments, decode, func(*reader) {})
+}
+
+// read is Read that shows the series and samples of each record, whose buffers it uses
+// again.
+func read(ctx context.Context, segments []string, decode bool, show func(*reader)) (Contents, error) {
+	r := reader{ctx: ctx, show: show, dec: record.NewDecoder(labels.NewSymbolTable(), promslog.NewNopLogger())}
 	for _, path := range segments {
 		if err := r.segment(path, decode); err != nil {
 			return r.Contents, fmt.Errorf("%s: %w", path, err)
@@ -107,8 +113,9 @@ func Read(ctx context.Context, segments []string, decode bool) (Contents, error)
 type reader struct {
 	Contents
 
-	ctx context.Context
-	dec record.Decoder
+	ctx  context.Context
+	dec  record.Decoder
+	show func(*reader)
 
 	series     []record.RefSeries
 	samples    []record.RefSample
@@ -143,12 +150,14 @@ func (r *reader) segment(path string, decode bool) error {
 }
 
 func (r *reader) record(rec []byte) (err error) {
+	r.series, r.samples = r.series[:0], r.samples[:0]
+	defer r.show(r)
 	switch r.dec.Type(rec) {
 	case record.Series:
-		r.series, err = r.dec.Series(rec, r.series[:0])
+		r.series, err = r.dec.Series(rec, r.series)
 		r.Series += len(r.series)
 	case record.Samples, record.SamplesV2:
-		r.samples, err = r.dec.Samples(rec, r.samples[:0])
+		r.samples, err = r.dec.Samples(rec, r.samples)
 		r.Samples += len(r.samples)
 	case record.HistogramSamples, record.HistogramSamplesV2, record.CustomBucketsHistogramSamples:
 		r.histograms, err = r.dec.HistogramSamples(rec, r.histograms[:0])

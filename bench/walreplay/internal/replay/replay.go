@@ -104,6 +104,9 @@ type Server struct {
 // Kill ends the process and waits for it. It may be called twice.
 func (s *Server) Kill() { s.r.kill() }
 
+// CPU is the process's user and system time until now.
+func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.r.cmd.Process.Pid) }
+
 // Err says how the process ended, in one error, if it has.
 func (s *Server) Err() error {
 	select {
