@@ -97,11 +97,11 @@ func (r *rehearsal) scrapeEvery(ctx context.Context, interval time.Duration, lin
 		into *float64
 	}{{"stock", r.stock, &found.Stock}, {"patched", dropping(r.patched, "off"), &found.Patched}, {"dropping", dropping(r.patched, r.DropRules), &found.Dropping}} {
 		all[i] = &scraped{into: of.into, done: make(chan error, 1), lines: lines, interval: interval}
-		close, err := all[i].start(ctx, of.b, filepath.Join(r.tmp, "scraping-"+of.name))
+		end, err := all[i].start(ctx, of.b, filepath.Join(r.tmp, "scraping-"+of.name))
 		if err != nil {
 			return found, err
 		}
-		defer close()
+		defer end()
 	}
 	for _, s := range all {
 		select {
@@ -170,7 +170,7 @@ func (s *scraped) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 			s.begin = now
 		case s.times == firstScrapes+measuredScrapes:
 			*s.into = (now - s.begin).Seconds() / measuredScrapes
-			s.end(s.failed(server.URL))
+			s.end(scrapesFailed(server.URL))
 		}
 		s.times++
 	}
@@ -192,8 +192,8 @@ func (s *scraped) end(err error) {
 	}
 }
 
-// failed says whether a scrape was.
-func (s *scraped) failed(server string) error {
+// scrapesFailed says whether a scrape did.
+func scrapesFailed(server string) error {
 	api, err := promapi.New(server, asker.Transport, onRecording)
 	if err != nil {
 		return err
