@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/promguard/promguard/internal/proxy/querylog"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 // dying sends a part of an answer and then closes the connection.
@@ -66,7 +66,7 @@ func logTo(t *testing.T) (set func(*Options), entries func() []*querylog.Entry) 
 func TestAnswerThatBreaksAfterItsHeadersIsRememberedAsFailed(t *testing.T) {
 	set, entries := logTo(t)
 	g := newTraced(t, dying(t, matrix(4000)[:100_000]), func(o *Options) {
-		o.Top = topqueries.New(10)
+		o.Top = screen.NewTopQueries(10)
 		set(o)
 	})
 	g.getPart(t, "/api/v1/query?query=up")
@@ -130,7 +130,7 @@ func TestWholeAnswerIsNotRememberedAsBroken(t *testing.T) {
 	set, entries := logTo(t)
 	g := newTraced(t, upstream.URL, func(o *Options) {
 		o.Policy.Rules = newPolicy(t, enforceMax(100_000, true)).Rules
-		o.Top = topqueries.New(10)
+		o.Top = screen.NewTopQueries(10)
 		set(o)
 	})
 	require.Contains(t, g.get(t, "/api/v1/query?query=up").body, "was truncated")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/promguard/promguard/internal/proxy/admission"
 	"github.com/promguard/promguard/internal/proxy/identity"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/running"
@@ -23,7 +22,7 @@ import (
 
 // Page returns the page of what happens here.
 func (p *Proxy) Page() *screen.Page {
-	return screen.New(screen.Source{State: p.state, Stop: p.stopFromPage, Explain: p.explain})
+	return screen.New(screen.Source{State: p.state, Stop: p.stopFromPage, Explain: p.explain, Titles: &p.titles})
 }
 
 // ServePage serves the page where the API is served, if one asks whom the policy names
@@ -73,7 +72,7 @@ func (p *Proxy) state() *screen.State {
 		s.Running = append(s.Running, runningQuery(&found[i]))
 	}
 	if p.top != nil {
-		s.Costs = []screen.Window{p.costs("5m", "5 minutes"), p.costs("1h", "1 hour")}
+		s.Costs = p.top.Costs(time.Now())
 	}
 	if policy.Redact {
 		redact(s)
@@ -117,25 +116,6 @@ func runningQuery(q *running.Query) screen.Query {
 		Asker: screen.Asker{Tenant: q.Tenant, User: q.User, Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.Alert},
 		ID:    q.ID, Begun: q.Begun, Waits: !q.Sent, Endpoint: q.Endpoint, Text: q.Text, Bytes: q.Bytes,
 	}
-}
-
-// mostCosts is how many are shown.
-const mostCosts = 20
-
-func (p *Proxy) costs(window, name string) screen.Window {
-	r, err := p.top.Top(time.Now(), window, topqueries.ByTime, mostCosts)
-	if err != nil {
-		return screen.Window{Name: err.Error()}
-	}
-	w := screen.Window{Name: name, From: r.From, Seconds: r.Total.Seconds}
-	for i := range r.Queries {
-		q := &r.Queries[i]
-		w.Costs = append(w.Costs, screen.Cost{
-			Asker:    screen.Asker{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.AlertRule},
-			Endpoint: q.Endpoint, Text: q.Text, Requests: q.Requests, Failed: q.Failed, Seconds: q.Seconds, Longest: q.Longest, Bytes: q.Bytes,
-		})
-	}
-	return w
 }
 
 // redact takes away the texts of before a reload, too.

@@ -22,7 +22,6 @@ import (
 	"github.com/promguard/promguard/internal/proxy/canonical"
 	"github.com/promguard/promguard/internal/proxy/identity"
 	"github.com/promguard/promguard/internal/proxy/querylog"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
 	"github.com/promguard/promguard/internal/running"
@@ -53,7 +52,7 @@ type Options struct {
 	// ReadTimeout bounds the reading of a request's body; 0 means 10s.
 	ReadTimeout time.Duration
 	// Top adds up what queries cost; nil means that nobody does.
-	Top *topqueries.Tracker
+	Top *screen.TopQueries
 	// StallTimeout bounds each write to a client; 0 means 30s. A client that
 	// takes longer to make room is disconnected.
 	StallTimeout time.Duration
@@ -98,9 +97,10 @@ type Proxy struct {
 	admission *admission.Controller
 	collapser *collapser
 	metrics   *metrics
-	top       *topqueries.Tracker
+	top       *screen.TopQueries
 	running   running.List
 	refusals  screen.Refusals
+	titles    screen.Titles
 	readers   *screen.Page // the page of PageUsers
 	logger    *slog.Logger
 	stopping  atomic.Bool // Stop was called
@@ -145,7 +145,7 @@ func New(o Options) *Proxy {
 	p.collapser = newCollapser(p.admitted, p.metrics.collapsed.Inc)
 	p.SetPolicy(o.Policy)
 	p.reverse = p.newReverseProxy()
-	p.readers = screen.New(screen.Source{State: p.stateOfReaders, Explain: p.explain})
+	p.readers = screen.New(screen.Source{State: p.stateOfReaders, Explain: p.explain, Titles: &p.titles})
 	return p
 }
 
@@ -196,6 +196,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.metrics.request(class, rw.code, took)
 		// A reload may have replaced and closed the log of when the request came.
 		x.log(p.policy.Load().Log, start, took, rw, r)
+		p.titles.Add(x.who.Dashboard, r.Header.Get("X-Dashboard-Title"))
 		p.countCost(x, rw, start, took)
 		p.remember(x, rw)
 		x.trace.end(x, rw, r.Method)

@@ -15,8 +15,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 func TestWhatIsOffAllocatesNothing(t *testing.T) {
@@ -34,7 +34,7 @@ func TestWhatIsOffAllocatesNothing(t *testing.T) {
 		x.trace.end(x, rw, r.Method)
 		g.proxy.countCost(x, rw, start, time.Second)
 	}))
-	g.proxy.top = topqueries.New(10)
+	g.proxy.top = screen.NewTopQueries(10)
 	g.proxy.countCost(x, rw, start, time.Second)
 	require.Zero(t, testing.AllocsPerRun(100, func() { g.proxy.countCost(x, rw, start, time.Second) }), "nor does a query that is known")
 }
@@ -56,7 +56,7 @@ func BenchmarkServeSeen(b *testing.B) {
 		with func(*Options)
 	}{
 		{"alone", func(*Options) {}},
-		{"top", func(o *Options) { o.Top = topqueries.New(100) }},
+		{"top", func(o *Options) { o.Top = screen.NewTopQueries(100) }},
 		{"tracing=0", traced(0)},
 		{"tracing=1", traced(1)},
 	} {

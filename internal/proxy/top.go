@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/internal/proxy/canonical"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/querylimit"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 // countCost adds a request that was let through to what its query cost.
@@ -18,7 +18,7 @@ func (p *Proxy) countCost(x *exchange, rw *responseWriter, start time.Time, took
 	if p.top == nil || !x.passed {
 		return
 	}
-	cost := topqueries.Cost{Requests: 1, Bytes: rw.bytes}
+	cost := screen.TopCost{Requests: 1, Bytes: rw.bytes}
 	if sent := x.trip.sent.Load(); sent != nil { // Others have waited for somebody else's answer.
 		cost.Seconds = (took - sent.Sub(start)).Seconds()
 		cost.Longest = cost.Seconds
@@ -30,7 +30,7 @@ func (p *Proxy) countCost(x *exchange, rw *responseWriter, start time.Time, took
 	if queries := x.verdict.Queries; len(queries) > 0 && !p.policy.Load().Redact {
 		text = queries[0].Text
 	}
-	p.top.Add(start.Add(took), topqueries.Key{
+	p.top.Add(start.Add(took), screen.TopKey{
 		Endpoint: x.endpoint.Name, Fingerprint: joinedFingerprint(x.verdict.Queries),
 		Tenant: x.who.Tenant, Dashboard: x.who.Dashboard, Panel: x.who.Panel,
 		Alert: x.who.Alert, AlertRule: x.who.AlertRule,

@@ -15,19 +15,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/internal/proxy/topqueries"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 // top asks until the total has so many requests: a request is counted when its
 // answer has been sent.
-func (g *testProxy) top(t *testing.T, params string, requests int) *topqueries.Report {
+func (g *testProxy) top(t *testing.T, params string, requests int) *screen.TopReport {
 	t.Helper()
-	var report *topqueries.Report
+	var report *screen.TopReport
 	require.Eventually(t, func() bool {
 		w := httptest.NewRecorder()
 		g.proxy.HandleTop(w, httptest.NewRequest(http.MethodGet, "/?"+params, nil))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
-		var a struct{ Data *topqueries.Report }
+		var a struct{ Data *screen.TopReport }
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &a))
 		report = a.Data
 		return report.Total.Requests == requests
@@ -40,7 +40,7 @@ func TestTopQueriesAreToldByWhoAsked(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 	})
-	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Top = topqueries.New(10) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Top = screen.NewTopQueries(10) })
 	ask := func(query, panel string) {
 		req := newRequest(t, http.MethodPost, g.URL, "query", url.Values{"query": {query}}.Encode())
 		req.Header.Set("X-Dashboard-Uid", "d1")
@@ -85,7 +85,7 @@ func TestARequestThatGotACopyCostsTheServerNothing(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"status":"success","data":{}}`)
 	})
-	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse, o.Top = true, topqueries.New(10) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse, o.Top = true, screen.NewTopQueries(10) })
 	done := make(chan int)
 	for range 2 {
 		go func() { done <- g.codeOf("/api/v1/query?query=up") }()

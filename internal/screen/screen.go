@@ -40,6 +40,8 @@ type Source struct {
 	// Explain judges a query over the last so long; an empty one is an instant. It is nil
 	// where nobody judges.
 	Explain func(query, window string) *Explanation
+	// Titles names dashboards where the State does not.
+	Titles *Titles
 }
 
 // Page serves the page. Safe for concurrent use.
@@ -115,6 +117,9 @@ func (p *Page) current() *State {
 	if p.state == nil || time.Since(p.at) > fresh {
 		p.state = p.source.State()
 		p.at = time.Now()
+		if p.source.Titles != nil {
+			p.source.Titles.fill(p.state)
+		}
 		p.state.At = p.at
 	}
 	return p.state

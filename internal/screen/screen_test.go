@@ -105,6 +105,40 @@ func TestOfManyRequestsThoseThatHoldMostAreShownAndTheOthersAreFound(t *testing.
 	require.Contains(t, body, `id="q1234"`)
 }
 
+func TestADashboardIsNamedByItsTitleWhereThatIsKnownAndFoundEverywhere(t *testing.T) {
+	top := NewTopQueries(10)
+	for uid, seconds := range map[string]float64{"abc": 3, "def": 2} {
+		top.Add(time.Now(), TopKey{Endpoint: "query", Dashboard: uid, Fingerprint: uid}, "up"+uid, TopCost{Requests: 1, Seconds: seconds})
+	}
+	state := busy(1)
+	state.Costs = top.Costs(time.Now())
+	state.Refusals = []Refusal{{Asker: Asker{Dashboard: "abc"}, Reason: "memory"}, {Asker: Asker{Dashboard: "def"}, Reason: "samples"}}
+	s := serve(t, state)
+	var titles Titles
+	titles.Add("abc", "API server")
+	titles.Add("def", "")
+	s.page.source.Titles = &titles
+	body, _ := s.get(Route + "/now")
+	require.Equal(t, 3, strings.Count(body, "</small> API server (abc)</a>"), "five minutes, an hour, refused")
+	require.Contains(t, body, `href="?find=abc"`)
+	require.Contains(t, body, "</small> def</a>")
+	require.Less(t, strings.Index(body, "upabc"), strings.Index(body, "updef"), "what cost most is first")
+	body, _ = s.get(Route + "/now?find=api+server")
+	require.Contains(t, body, "upabc")
+	require.NotContains(t, body, "updef")
+	require.NotContains(t, body, "samples")
+	require.Contains(t, body, "Nothing of “api server” runs")
+}
+
+func TestTitlesAreBounded(t *testing.T) {
+	var titles Titles
+	for i := range 3 * maxTitles {
+		titles.Add(strconv.Itoa(i), strings.Repeat("x", 2*maxText))
+	}
+	require.LessOrEqual(t, len(titles.byUID), maxTitles)
+	require.Len(t, titles.of(strconv.Itoa(3*maxTitles-1)), maxText+len("..."))
+}
+
 func TestOnlyThePageItselfStopsARequest(t *testing.T) {
 	s := serve(t, busy(1))
 	require.Equal(t, http.StatusForbidden, s.stop("7", http.Header{"Sec-Fetch-Site": {"cross-site"}}).Code)

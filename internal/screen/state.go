@@ -95,14 +95,10 @@ type Window struct {
 // Cost is what the requests of one origin and shape cost together.
 type Cost struct {
 	Asker
+	TopCost
 
-	Endpoint string  `json:"endpoint"`
-	Text     string  `json:"query,omitempty"`
-	Requests int     `json:"requests"`
-	Failed   int     `json:"failed"`
-	Seconds  float64 `json:"seconds"`
-	Longest  float64 `json:"longest"`
-	Bytes    int64   `json:"bytes"`
+	Endpoint string `json:"endpoint"`
+	Text     string `json:"query,omitempty"`
 }
 
 // Refusal is what was refused, stopped or warned of, and what was said.
@@ -254,4 +250,50 @@ func cut(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxText], "") + "..."
+}
+
+// maxTitles bounds how many dashboards are known by their title.
+const maxTitles = 1000
+
+// Titles remembers how dashboards are called. The zero value knows none; safe for
+// concurrent use.
+type Titles struct {
+	mu    sync.RWMutex
+	byUID map[string]string
+}
+
+// Add remembers a title, unless one of both is empty.
+func (t *Titles) Add(uid, title string) {
+	title = cut(title)
+	if title == "" || uid == "" || t.of(uid) == title {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byUID == nil || len(t.byUID) >= maxTitles {
+		t.byUID = map[string]string{}
+	}
+	t.byUID[strings.Clone(uid)] = strings.Clone(title)
+}
+
+func (t *Titles) of(uid string) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byUID[uid]
+}
+
+// fill names the dashboards of a State.
+func (t *Titles) fill(s *State) {
+	name := func(a *Asker) { a.DashboardTitle = cmp.Or(a.DashboardTitle, t.of(a.Dashboard)) }
+	for i := range s.Running {
+		name(&s.Running[i].Asker)
+	}
+	for i := range s.Refusals {
+		name(&s.Refusals[i].Asker)
+	}
+	for _, w := range s.Costs {
+		for i := range w.Costs {
+			name(&w.Costs[i].Asker)
+		}
+	}
 }

@@ -28,11 +28,13 @@ const (
 type view struct {
 	*State
 
-	// Find is what those have that are shown of Running: Shown, of Found.
-	Find  string
-	Found int
-	Shown []*Query
-	Waits int // of all
+	// Find is what those have that are shown: of Running Shown, of Found.
+	Find     string
+	Found    int
+	Shown    []*Query
+	Waits    int // of all
+	Costs    []Window
+	Refusals []Refusal
 
 	Explains      bool
 	Query, Window string
@@ -48,11 +50,20 @@ func (p *Page) view(r *http.Request) *view {
 		if run.Waits {
 			v.Waits++
 		}
-		if run.has(find) {
+		if run.has(find, run.ID, run.Endpoint, run.Text) {
 			v.Shown = append(v.Shown, run)
 		}
 	}
 	v.Found = len(v.Shown)
+	for _, w := range v.State.Costs {
+		w.Costs = slices.DeleteFunc(slices.Clone(w.Costs), func(c Cost) bool { return !c.has(find, c.Endpoint, c.Text) })
+		v.Costs = append(v.Costs, w)
+	}
+	for i := range v.State.Refusals {
+		if r := &v.State.Refusals[i]; r.has(find, r.Endpoint, r.Text, r.Reason) {
+			v.Refusals = append(v.Refusals, *r)
+		}
+	}
 	// Those that hold most are what hurts.
 	slices.SortFunc(v.Shown, func(a, b *Query) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), a.Begun.Compare(b.Begun), cmp.Compare(a.ID, b.ID))
@@ -68,16 +79,10 @@ func (p *Page) view(r *http.Request) *view {
 	return v
 }
 
-func (q *Query) has(find string) bool {
-	if find == "" {
-		return true
-	}
-	for _, s := range []string{q.Text, q.Endpoint, q.ID, q.Tenant, q.User, q.Dashboard, q.DashboardTitle, q.Panel, q.PanelTitle, q.Alert, q.Client} {
-		if strings.Contains(strings.ToLower(s), find) {
-			return true
-		}
-	}
-	return false
+// has says whether who asks, or what else is said of it, has a text in lower case.
+func (a *Asker) has(find string, texts ...string) bool {
+	texts = append(texts, a.Tenant, a.User, a.Dashboard, a.DashboardTitle, a.Panel, a.PanelTitle, a.Alert, a.Client)
+	return find == "" || slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), find) })
 }
 
 func render(name string, v *view) []byte {
@@ -168,7 +173,11 @@ func who(a Asker) []part {
 	}
 	add("alert", a.Alert, a.Alert)
 	add("user", a.User, a.User)
-	add("dashboard", cmp.Or(a.DashboardTitle, a.Dashboard), cmp.Or(a.Dashboard, a.DashboardTitle))
+	if a.DashboardTitle != "" && a.Dashboard != "" {
+		add("dashboard", a.DashboardTitle+" ("+a.Dashboard+")", a.Dashboard)
+	} else {
+		add("dashboard", cmp.Or(a.DashboardTitle, a.Dashboard), cmp.Or(a.Dashboard, a.DashboardTitle))
+	}
 	add("panel", cmp.Or(a.PanelTitle, a.Panel), cmp.Or(a.PanelTitle, a.Panel))
 	add("tenant", a.Tenant, a.Tenant)
 	if len(parts) == 0 {

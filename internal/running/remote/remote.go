@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promguard/promguard/internal/promapi"
-	"github.com/promguard/promguard/internal/proxy/topqueries"
 	"github.com/promguard/promguard/internal/running"
+	"github.com/promguard/promguard/internal/screen"
 )
 
 const (
@@ -171,14 +171,14 @@ func end(ctx context.Context, s *promapi.Server, isProxy bool, id string) (err e
 }
 
 // Top returns which queries cost most: window is 5m or 1h, by is time or bytes.
-func Top(ctx context.Context, s *promapi.Server, window, by string, limit int) (*topqueries.Report, error) {
+func Top(ctx context.Context, s *promapi.Server, window, by string, limit int) (*screen.TopReport, error) {
 	params := url.Values{"window": {window}, "by": {by}, "limit": {strconv.Itoa(limit)}}
-	report, err := promapi.Ask[topqueries.Report](ctx, s, http.MethodGet, proxyTop, params, maxBytes)
+	report, err := promapi.Ask[screen.TopReport](ctx, s, http.MethodGet, proxyTop, params, maxBytes)
 	if isCode(err, http.StatusNotFound) && strings.Contains(err.Error(), "--top-queries.size") {
 		return nil, err // It is a promguard that keeps none.
 	}
 	if isCode(err, http.StatusNotFound) {
-		report, err = promapi.Ask[topqueries.Report](ctx, s, http.MethodGet, serverTop, params, maxBytes)
+		report, err = promapi.Ask[screen.TopReport](ctx, s, http.MethodGet, serverTop, params, maxBytes)
 	}
 	if isCode(err, http.StatusNotFound) {
 		return nil, elsewhere(s, "top queries")

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/prometheus/prometheus/internal/promqltext"
-	"github.com/prometheus/prometheus/internal/proxy/topqueries"
+	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/util/httputil"
 )
@@ -49,7 +49,7 @@ func New(opts Options, reg prometheus.Registerer) *Handlers {
 		h.text = checkText
 	}
 	h.metrics = newMetrics(h, reg)
-	h.seen.top = topqueries.New(topQueries)
+	h.seen.top = screen.NewTopQueries(topQueries)
 	return h
 }
 

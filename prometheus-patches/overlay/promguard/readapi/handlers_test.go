@@ -27,7 +27,7 @@ import (
 	"github.com/prometheus/common/route"
 	"github.com/stretchr/testify/require"
 
-	"github.com/prometheus/prometheus/internal/proxy/topqueries"
+	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/promguard/reads"
 	"github.com/prometheus/prometheus/util/httputil"
 )
@@ -567,12 +567,12 @@ func TestListShowsWhatRunsAndDeleteStopsIt(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, got.code)
 	require.Contains(t, got.body, "an operator stopped this request")
 
-	var top struct{ Data topqueries.Report }
+	var top struct{ Data screen.TopReport }
 	require.Eventually(t, func() bool {
 		_, body := get(t, s.URL+"/status/guard/top?by=bytes&limit=1")
 		return json.Unmarshal([]byte(body), &top) == nil && len(top.Data.Queries) == 1
 	}, time.Minute, 10*time.Millisecond, "it is counted when it has ended")
-	require.Equal(t, topqueries.Key{Endpoint: "/api/v1/query", Dashboard: "abc"}, top.Data.Queries[0].Key)
+	require.Equal(t, screen.TopKey{Endpoint: "/api/v1/query", Dashboard: "abc"}, top.Data.Queries[0].TopKey)
 	require.Equal(t, 1, top.Data.Queries[0].Failed)
 	response, body := get(t, s.URL+"/status/guard/top?window=1d")
 	require.Equal(t, http.StatusBadRequest, response.StatusCode)

@@ -9,13 +9,13 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/common/route"
 	"github.com/prometheus/common/version"
 
-	"github.com/prometheus/prometheus/internal/proxy/topqueries"
 	"github.com/prometheus/prometheus/internal/screen"
 	"github.com/prometheus/prometheus/promguard/memory"
 	"github.com/prometheus/prometheus/promguard/newseries"
@@ -28,15 +28,13 @@ const topQueries = 100
 // noStop is said where requests cannot be stopped.
 const noStop = "Start the server with --web.enable-lifecycle to stop requests: the lifecycle API is not enabled"
 
-// mostCosts is how many are shown.
-const mostCosts = 20
-
 var textSeed = maphash.MakeSeed()
 
 // seen is what the page remembers of reads that have ended.
 type seen struct {
-	top      *topqueries.Tracker
+	top      *screen.TopQueries
 	refusals screen.Refusals
+	titles   screen.Titles
 }
 
 // RegisterPage adds the page. Nothing on it waits for its turn.
@@ -44,7 +42,7 @@ func (h *Handlers) RegisterPage(r *route.Router, logger *slog.Logger) {
 	if h == nil {
 		return
 	}
-	page := screen.New(screen.Source{State: h.state, Stop: func(id string) error { return h.stopFromPage(id, logger) }})
+	page := screen.New(screen.Source{State: h.state, Stop: func(id string) error { return h.stopFromPage(id, logger) }, Titles: &h.seen.titles})
 	r.Get(screen.Route, page.ServeHTTP)
 	r.Get(screen.Route+"/:part", page.ServeHTTP)
 	r.Post(screen.Route+"/stop", page.ServeHTTP)
@@ -76,8 +74,7 @@ func (h *Handlers) state() *screen.State {
 	for _, r := range h.table.List() {
 		s.Running = append(s.Running, running(&r))
 	}
-	now := time.Now()
-	s.Costs = []screen.Window{costs(h.seen.top, now, "5m", "5 minutes"), costs(h.seen.top, now, "1h", "1 hour")}
+	s.Costs = h.seen.top.Costs(time.Now())
 	return s
 }
 
@@ -141,6 +138,7 @@ func firstOf(texts []string) string {
 func (s *seen) note(w *writer) {
 	i := &w.read.Info
 	who, text := asker(i.Origin, i.Client), firstOf(i.Expressions)
+	s.titles.Add(who.Dashboard, who.DashboardTitle)
 	refused := screen.Refusal{Asker: who, Endpoint: i.Endpoint, Text: text}
 	stop := reads.Stopped(w.ctx)
 	switch {
@@ -154,31 +152,15 @@ func (s *seen) note(w *writer) {
 	if w.ran == 0 {
 		return
 	}
-	cost := topqueries.Cost{Requests: 1, Bytes: w.read.Sent(), Seconds: w.ran.Seconds(), Longest: w.ran.Seconds()}
+	cost := screen.TopCost{Requests: 1, Bytes: w.read.Sent(), Seconds: w.ran.Seconds(), Longest: w.ran.Seconds()}
 	if stop != nil || w.aborted || cmp.Or(w.code, http.StatusOK)/100 != 2 {
 		cost.Failed = 1
 	}
-	key := topqueries.Key{Endpoint: i.Endpoint, Dashboard: who.Dashboard, Panel: who.Panel, AlertRule: who.Alert}
+	key := screen.TopKey{Endpoint: i.Endpoint, Dashboard: who.Dashboard, Panel: who.Panel, AlertRule: who.Alert}
 	if text != "" {
 		key.Fingerprint = strconv.FormatUint(maphash.String(textSeed, text), 16)
 	}
 	s.top.Add(time.Now(), key, text, cost)
-}
-
-func costs(top *topqueries.Tracker, now time.Time, window, name string) screen.Window {
-	r, err := top.Top(now, window, topqueries.ByTime, mostCosts)
-	if err != nil {
-		return screen.Window{Name: err.Error()}
-	}
-	w := screen.Window{Name: name, From: r.From, Seconds: r.Total.Seconds}
-	for i := range r.Queries {
-		q := &r.Queries[i]
-		w.Costs = append(w.Costs, screen.Cost{
-			Asker:    screen.Asker{Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.AlertRule},
-			Endpoint: q.Endpoint, Text: q.Text, Requests: q.Requests, Failed: q.Failed, Seconds: q.Seconds, Longest: q.Longest, Bytes: q.Bytes,
-		})
-	}
-	return w
 }
 
 func adders(r *newseries.Report) *screen.Adders {
@@ -190,5 +172,6 @@ func adders(r *newseries.Report) *screen.Adders {
 		c := &r.Culprits[i]
 		a.Adders = append(a.Adders, screen.Adder{Name: c.String(), Created: c.Created, Refused: c.Refused, Share: c.Share, Relabel: c.Relabel, Limit: c.Limit})
 	}
+	slices.SortStableFunc(a.Adders, func(x, y screen.Adder) int { return cmp.Compare(y.Share, x.Share) })
 	return a
 }

@@ -95,3 +95,12 @@ func TestThePageSaysTheStateOfTheMemoryAndWhyNothingCanBeStopped(t *testing.T) {
 	require.NotNil(t, s.NewSeries)
 	require.Equal(t, noStop, s.NoStop)
 }
+
+func TestThePageHasThoseWhoAddMostSeriesFirst(t *testing.T) {
+	a := adders(&newseries.Report{Created: 10, Culprits: []newseries.Culprit{{Share: 0.2, Created: 2}, {Share: 0.7, Created: 7}, {Share: 0.1, Created: 1}}})
+	var shares []float64
+	for _, of := range a.Adders {
+		shares = append(shares, of.Share)
+	}
+	require.Equal(t, []float64{0.7, 0.2, 0.1}, shares)
+}

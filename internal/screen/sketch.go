@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package topqueries
+package screen
 
 import "container/heap"
 
@@ -10,14 +10,14 @@ type sketch struct {
 	size  int
 	index map[uint64]*entry // by hash of the key, or the next that is free
 	heap  entries           // the smallest weight first
-	total Cost
+	total TopCost
 }
 
 type entry struct {
-	key  Key
+	key  TopKey
 	hash uint64
 	text string
-	cost Cost // since it is kept
+	cost TopCost // since it is kept
 	// weight is what it cost at most, and unseen what of that is not in cost.
 	weight, unseen float64
 	at             int // in the heap
@@ -26,13 +26,13 @@ type entry struct {
 func (s *sketch) reset() {
 	clear(s.index)
 	clear(s.heap) // Lets go of the texts.
-	s.heap, s.total = s.heap[:0], Cost{}
+	s.heap, s.total = s.heap[:0], TopCost{}
 }
 
 // find returns the entry of a key, or nil and the hash to file it under. If two keys
 // share a hash and one of them goes, the other may be filed twice, which adds up to
 // the same.
-func (s *sketch) find(key *Key, hash uint64) (*entry, uint64) {
+func (s *sketch) find(key *TopKey, hash uint64) (*entry, uint64) {
 	e := s.index[hash]
 	for e != nil && e.key != *key {
 		hash++
@@ -41,7 +41,7 @@ func (s *sketch) find(key *Key, hash uint64) (*entry, uint64) {
 	return e, hash
 }
 
-func (s *sketch) add(key *Key, hash uint64, text string, cost *Cost, by Order) {
+func (s *sketch) add(key *TopKey, hash uint64, text string, cost *TopCost, by TopOrder) {
 	s.total.add(cost)
 	e, hash := s.find(key, hash)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package topqueries
+package screen
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 30, 0, time.UTC)
 
-func names(r *Report) string {
+func names(r *TopReport) string {
 	var out []string
 	for _, q := range r.Queries {
 		out = append(out, q.Fingerprint)
@@ -24,7 +24,7 @@ func names(r *Report) string {
 	return strings.Join(out, " ")
 }
 
-func top(t *testing.T, tracker *Tracker, now time.Time, window string, by Order) *Report {
+func top(t *testing.T, tracker *TopQueries, now time.Time, window string, by TopOrder) *TopReport {
 	t.Helper()
 	r, err := tracker.Top(now, window, by, 10)
 	require.NoError(t, err)
@@ -32,9 +32,9 @@ func top(t *testing.T, tracker *Tracker, now time.Time, window string, by Order)
 }
 
 func TestQueriesAreRankedByWhatTheyCost(t *testing.T) {
-	tracker := New(10)
+	tracker := NewTopQueries(10)
 	add := func(name, panel string, seconds float64, bytes int64) {
-		tracker.Add(noon, Key{Endpoint: "query", Fingerprint: name, Panel: panel}, "text of "+name, Cost{Requests: 1, Seconds: seconds, Longest: seconds, Bytes: bytes})
+		tracker.Add(noon, TopKey{Endpoint: "query", Fingerprint: name, Panel: panel}, "text of "+name, TopCost{Requests: 1, Seconds: seconds, Longest: seconds, Bytes: bytes})
 	}
 	add("slow", "", 5, 10)
 	add("often", "", 2, 10)
@@ -43,8 +43,8 @@ func TestQueriesAreRankedByWhatTheyCost(t *testing.T) {
 	add("slow", "other panel", 1.5, 5)
 	r := top(t, tracker, noon, "5m", ByTime)
 	require.Equal(t, "often slow slow large", names(r))
-	require.Equal(t, Query{Key: Key{Endpoint: "query", Fingerprint: "often"}, Text: "text of often", Cost: Cost{Requests: 2, Seconds: 6, Longest: 4, Bytes: 20}}, r.Queries[0])
-	require.Equal(t, Cost{Requests: 5, Seconds: 13.5, Longest: 5, Bytes: 1035}, r.Total)
+	require.Equal(t, TopQuery{TopKey: TopKey{Endpoint: "query", Fingerprint: "often"}, Text: "text of often", TopCost: TopCost{Requests: 2, Seconds: 6, Longest: 4, Bytes: 20}}, r.Queries[0])
+	require.Equal(t, TopCost{Requests: 5, Seconds: 13.5, Longest: 5, Bytes: 1035}, r.Total)
 	require.Equal(t, "large often slow slow", names(top(t, tracker, noon, "1h", ByBytes)))
 	few, err := tracker.Top(noon, "1h", ByTime, 1)
 	require.NoError(t, err)
@@ -54,9 +54,9 @@ func TestQueriesAreRankedByWhatTheyCost(t *testing.T) {
 }
 
 func TestWhatIsOldIsForgotten(t *testing.T) {
-	tracker := New(10)
-	tracker.Add(noon, Key{Fingerprint: "old"}, "", Cost{Requests: 1, Seconds: 1})
-	tracker.Add(noon.Add(4*time.Minute), Key{Fingerprint: "new"}, "", Cost{Requests: 1, Seconds: 1})
+	tracker := NewTopQueries(10)
+	tracker.Add(noon, TopKey{Fingerprint: "old"}, "", TopCost{Requests: 1, Seconds: 1})
+	tracker.Add(noon.Add(4*time.Minute), TopKey{Fingerprint: "new"}, "", TopCost{Requests: 1, Seconds: 1})
 	for _, c := range []struct {
 		after  time.Duration
 		window string
@@ -78,7 +78,7 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 
 func TestWhatCostsMuchIsFoundAmongAnyNumberOfQueries(t *testing.T) {
 	const size = 50
-	tracker := New(size)
+	tracker := NewTopQueries(size)
 	rng := rand.New(rand.NewPCG(3, 4))
 	spent := map[string]float64{}
 	total := 0.0
@@ -89,13 +89,13 @@ func TestWhatCostsMuchIsFoundAmongAnyNumberOfQueries(t *testing.T) {
 		}
 		spent[name] += cost
 		total += cost
-		tracker.Add(noon, Key{Fingerprint: name}, "", Cost{Requests: 1, Seconds: cost})
+		tracker.Add(noon, TopKey{Fingerprint: name}, "", TopCost{Requests: 1, Seconds: cost})
 	}
 	r, err := tracker.Top(noon, "1h", ByTime, size)
 	require.NoError(t, err)
 	require.Len(t, r.Queries, size)
 	require.InDelta(t, total, r.Total.Seconds, 1e-6)
-	kept := map[string]Query{}
+	kept := map[string]TopQuery{}
 	for _, q := range r.Queries {
 		kept[q.Fingerprint] = q
 		require.LessOrEqual(t, q.Seconds, spent[q.Fingerprint]+1e-6)
@@ -109,10 +109,10 @@ func TestWhatCostsMuchIsFoundAmongAnyNumberOfQueries(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	tracker := New(20)
+	tracker := NewTopQueries(20)
 	long := strings.Repeat("x", 1<<16)
 	for i := range 5000 {
-		tracker.Add(noon.Add(time.Duration(i)*time.Second), Key{Fingerprint: strconv.Itoa(i)}, long, Cost{Requests: 1, Seconds: 1})
+		tracker.Add(noon.Add(time.Duration(i)*time.Second), TopKey{Fingerprint: strconv.Itoa(i)}, long, TopCost{Requests: 1, Seconds: 1})
 	}
 	for i := range tracker.windows {
 		for j := range tracker.windows[i] {
@@ -128,16 +128,16 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	keys := make([]Key, 5000)
+	keys := make([]TopKey, 5000)
 	for i := range keys {
-		keys[i] = Key{Endpoint: "query_range", Fingerprint: strconv.Itoa(i), Dashboard: "d"}
+		keys[i] = TopKey{Endpoint: "query_range", Fingerprint: strconv.Itoa(i), Dashboard: "d"}
 	}
 	for _, n := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("queries=%d", n), func(b *testing.B) {
-			tracker := New(100)
+			tracker := NewTopQueries(100)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				tracker.Add(noon, keys[i%n], "up", Cost{Requests: 1, Seconds: 0.1, Bytes: 100})
+				tracker.Add(noon, keys[i%n], "up", TopCost{Requests: 1, Seconds: 0.1, Bytes: 100})
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func BenchmarkAdd(b *testing.B) {
 func TestKeysThatShareAHashAreToldApart(t *testing.T) {
 	s := sketch{size: 3}
 	add := func(name string, seconds float64) {
-		s.add(&Key{Fingerprint: name}, 7, "", &Cost{Requests: 1, Seconds: seconds}, ByTime)
+		s.add(&TopKey{Fingerprint: name}, 7, "", &TopCost{Requests: 1, Seconds: seconds}, ByTime)
 	}
 	for _, name := range []string{"a", "b", "c", "a", "b", "c", "d", "c", "d"} {
 		add(name, 1)
