@@ -85,7 +85,7 @@ func (f *topFlags) write(ctx context.Context, s *promapi.Server, w io.Writer) er
 		if q.Alert && alert == "" {
 			alert = "?"
 		}
-		who := whoText("tenant", q.Tenant, "alert", alert, "dashboard", q.Dashboard, "panel", q.Panel)
+		who := whoText("tenant", q.Tenant, "alert", alert, "dashboard", q.Dashboard, "panel", q.Panel, "user", q.User, "client", q.Client)
 		fmt.Fprintf(t, "%s\t%.0f %%\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", secondsText(q.Seconds), 100*share/max(of, 1e-9), q.Requests, q.Failed,
 			secondsText(q.Longest), bytesText(q.Bytes), who, q.Endpoint, fingerprintText(q.Fingerprint), lineText(q.Text, maxQueryText))
 	}

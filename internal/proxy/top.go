@@ -30,11 +30,15 @@ func (p *Proxy) countCost(x *exchange, rw *responseWriter, start time.Time, took
 	if queries := x.verdict.Queries; len(queries) > 0 && !p.policy.Load().Redact {
 		text = queries[0].Text
 	}
-	p.top.Add(start.Add(took), screen.TopKey{
+	key := screen.TopKey{
 		Endpoint: x.endpoint.Name, Fingerprint: joinedFingerprint(x.verdict.Queries),
 		Tenant: x.who.Tenant, Dashboard: x.who.Dashboard, Panel: x.who.Panel,
 		Alert: x.who.Alert, AlertRule: x.who.AlertRule,
-	}, text, cost)
+	}
+	if key.Dashboard == "" && !key.Alert {
+		key.User = x.who.User
+	}
+	p.top.Add(start.Add(took), key, text, cost)
 }
 
 // joinedFingerprint is that of a request; of many selectors, the first will do.

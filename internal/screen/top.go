@@ -23,6 +23,10 @@ type TopKey struct {
 	Panel       string `json:"panel,omitempty"`
 	Alert       bool   `json:"alert,omitempty"`
 	AlertRule   string `json:"alert_rule,omitempty"`
+	// User, or else Client, is who asked where neither a dashboard nor an alert did:
+	// everybody who looks at a dashboard would be a key of their own.
+	User   string `json:"user,omitempty"`
+	Client string `json:"client,omitempty"`
 }
 
 // TopCost is what requests cost.
@@ -245,7 +249,7 @@ func (t *TopQueries) Costs(now time.Time) (all []Window) {
 		for j := range r.Queries {
 			q := &r.Queries[j]
 			w.Costs = append(w.Costs, Cost{
-				Asker:    Asker{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.AlertRule},
+				Asker:    Asker{Tenant: q.Tenant, Dashboard: q.Dashboard, Panel: q.Panel, Alert: q.AlertRule, User: q.User, Client: q.Client},
 				Endpoint: q.Endpoint, Text: q.Text, TopCost: q.TopCost,
 			})
 		}

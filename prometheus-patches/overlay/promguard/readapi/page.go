@@ -157,6 +157,13 @@ func (s *seen) note(w *writer) {
 		cost.Failed = 1
 	}
 	key := screen.TopKey{Endpoint: i.Endpoint, Dashboard: who.Dashboard, Panel: who.Panel, AlertRule: who.Alert}
+	switch {
+	case who.Dashboard != "" || who.Alert != "":
+	case who.User != "":
+		key.User = who.User
+	default:
+		key.Client = who.Client
+	}
 	if text != "" {
 		key.Fingerprint = strconv.FormatUint(maphash.String(textSeed, text), 16)
 	}

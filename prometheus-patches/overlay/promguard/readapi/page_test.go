@@ -78,7 +78,7 @@ func TestThePageNamesAReadThatWaitsForItsTurnAndStopsIt(t *testing.T) {
 	require.Equal(t, http.StatusOK, <-first)
 	require.Eventually(t, func() bool {
 		s := state()
-		return len(s.Refusals) == 1 && s.Refusals[0].Reason == "operator" && len(s.Costs[0].Costs) == 1 && s.Costs[0].Costs[0].Text == "one"
+		return len(s.Refusals) == 1 && s.Refusals[0].Reason == "operator" && len(s.Costs[0].Costs) == 1 && s.Costs[0].Costs[0].Text == "one" && s.Costs[0].Costs[0].Client == "127.0.0.1"
 	}, 5*time.Second, 20*time.Millisecond)
 }
 
