@@ -74,6 +74,9 @@ func (f *placeFlags) ask(fn func(context.Context, *promapi.Server) error) error 
 	if err = fn(ctx, s); f.url == "" && f.address == "" && errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("%w; say where with --web.telemetry-address, or --prometheus.url of a patched Prometheus", err)
 	}
+	if _, unreached := errors.AsType[net.Error](err); unreached {
+		err = cli.Misuse(err) // There is no answer, which is not no.
+	}
 	return err
 }
 

@@ -49,8 +49,8 @@ func topCommand(app *kingpin.Application, stdout, stderr io.Writer) subcommand {
 	c := app.Command("top", "Show which queries cost the server most.")
 	f.placeFlags.declare(c)
 	f.watchFlags.declare(c)
-	c.Flag("window", "How far back: 5m or 1h.").Default("5m").HintOptions("5m", "1h").StringVar(&f.window)
-	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").HintOptions("time", "bytes").StringVar(&f.by)
+	c.Flag("window", "How far back: 5m or 1h.").Default("5m").EnumVar(&f.window, "5m", "1h")
+	c.Flag("by", "What to rank by: time at the server, or bytes of answers.").Default("time").EnumVar(&f.by, "time", "bytes")
 	c.Flag("limit", "How many queries.").Default("20").IntVar(&f.limit)
 	f.output = cli.Output(c)
 	return subcommand{c, func() error {

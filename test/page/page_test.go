@@ -73,7 +73,7 @@ func (s *server) stop(id string) error {
 func (s *server) state() *screen.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	costs := []screen.Cost{{Endpoint: "/api/v1/query", Text: `histogram_quantile(0.99, sum by (le) (rate(apiserver_request_duration_seconds_bucket[5m])))`, Requests: 8123, Failed: 12, Seconds: 731, Longest: 31.2, Bytes: 91 << 20, Asker: screen.Asker{Alert: "KubeAPILatency"}}}
+	costs := []screen.Cost{{Endpoint: "/api/v1/query", Text: `histogram_quantile(0.99, sum by (le) (rate(apiserver_request_duration_seconds_bucket[5m])))`, TopCost: screen.TopCost{Requests: 8123, Failed: 12, Seconds: 731, Longest: 31.2, Bytes: 91 << 20}, Asker: screen.Asker{Alert: "KubeAPILatency"}}}
 	return &screen.State{
 		Program: "Prometheus", Version: "3.16.0", Health: "tight", Level: screen.Warn, Detail: "reads get less memory, ended series leave the head early",
 		Gauges:   []screen.Gauge{{Name: "Lives in memory", Used: 1900 << 20, Of: 2560 << 20, Bytes: true}, {Name: "Reads hold", Used: 400 << 20, Of: 410 << 20, Bytes: true}},
