@@ -5,10 +5,9 @@ package rehearse
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/walreplay/replays"
+	"github.com/promguard/promguard/internal/promapi"
 )
 
 // Restart is what one start took, from the start of the process until the log was
@@ -167,25 +167,15 @@ func (r *rehearsal) restart(ctx context.Context, name string, b binary.Binary) (
 }
 
 // span asks a server when its head begins and ends.
-func span(ctx context.Context, server string) (from, to int64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/api/v1/status/tsdb?limit=1", http.NoBody)
+func span(ctx context.Context, address string) (from, to int64, err error) {
+	server, err := promapi.NewServer(address, asker.Transport)
 	if err != nil {
 		return 0, 0, err
 	}
-	res, err := asker.Do(req)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer res.Body.Close()
-	var answer struct {
-		Data struct {
-			HeadStats struct{ MinTime, MaxTime int64 }
-		}
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return 0, 0, fmt.Errorf("asking a server for the span of its head: %w", err)
-	}
-	return answer.Data.HeadStats.MinTime, answer.Data.HeadStats.MaxTime, nil
+	of, err := promapi.Ask[struct {
+		HeadStats struct{ MinTime, MaxTime int64 }
+	}](ctx, server, http.MethodGet, "status/tsdb", url.Values{"limit": {"1"}}, 1<<20)
+	return of.HeadStats.MinTime, of.HeadStats.MaxTime, err
 }
 
 func (r *rehearsal) compareHeads(ctx context.Context) (found Restarts, err error) {

@@ -112,7 +112,7 @@ type pane struct {
 	sketches [numOrders]sketch
 }
 
-// New returns a TopQueries that keeps so many queries, 1 to MaxTopQueries, of each pane and
+// NewTopQueries returns one that keeps so many queries, 1 to MaxTopQueries, of each pane and
 // order.
 func NewTopQueries(size int) *TopQueries {
 	t := &TopQueries{seed: maphash.MakeSeed()}
