@@ -46,7 +46,7 @@ const (
 	// The first scrapes, which make the series, are not measured.
 	firstScrapes, measuredScrapes = 2, 16
 	// Intervals are doubled, so often.
-	maxTries = 3
+	maxTries = 4
 	// perSeries is how long the interval of scrapes is: many times what a scrape takes, as
 	// three servers scrape at once, and others use the machine.
 	perSeries, minInterval = 30 * time.Microsecond, 150 * time.Millisecond
