@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -138,7 +138,7 @@ var errEnded = errors.New("exit status 0")
 
 // scraped returns how many scrapes have ended.
 func scraped(ctx context.Context, url string) int {
-	body, err := get(ctx, url+"/api/v1/query?query=count_over_time(up[1h])")
+	body, err := telemetry.Get(ctx, url+"/api/v1/query?query=count_over_time(up[1h])")
 	if err != nil {
 		return 0 // It is not ready.
 	}
@@ -152,54 +152,26 @@ func scraped(ctx context.Context, url string) int {
 
 var countRE = regexp.MustCompile(`"value":\[[^,]+,"([0-9]+)"`)
 
-func get(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", url, res.Status)
-	}
-	return body, err
-}
-
-// readHeap reads the profile of the heap after two collections: pools give back what
-// they hold at the second one.
+// readHeap reads the profile of the heap that lives.
 func readHeap(ctx context.Context, url string) (figures, error) {
-	var p *profile.Profile
-	for range 2 {
-		body, err := get(ctx, url+"/debug/pprof/heap?gc=1")
-		if err != nil {
-			return nil, err
-		}
-		if p, err = profile.ParseData(body); err != nil {
-			return nil, err
-		}
+	body, err := telemetry.Collect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	p, err := profile.ParseData(body)
+	if err != nil {
+		return nil, err
 	}
 	f := figures{}
 	index := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == "inuse_space" })
 	for _, s := range p.Sample {
 		f[owner(s)] += float64(s.Value[index])
 	}
-	metrics, err := get(ctx, url+"/metrics")
+	metrics, err := telemetry.Metrics(ctx, url, "go_memstats_heap_alloc_bytes", "prometheus_tsdb_head_series")
 	if err != nil {
 		return nil, err
 	}
-	for name, metric := range map[string]string{heap: "go_memstats_heap_alloc_bytes", series: "prometheus_tsdb_head_series"} {
-		m := regexp.MustCompile(`(?m)^` + metric + ` (.+)$`).FindSubmatch(metrics)
-		if m == nil {
-			return nil, fmt.Errorf("/metrics has no %s", metric)
-		}
-		if f[name], err = strconv.ParseFloat(string(m[1]), 64); err != nil {
-			return nil, fmt.Errorf("/metrics: %s: %w", metric, err)
-		}
-	}
+	f[heap], f[series] = metrics[0], metrics[1]
 	return f, nil
 }
 

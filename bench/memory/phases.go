@@ -25,6 +25,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -140,7 +141,7 @@ func (o *observer) watch(ctx context.Context) {
 		o.mu.Lock()
 		before := o.phase
 		o.mu.Unlock()
-		body, err := get(ctx, o.url+"/debug/pprof/heap")
+		body, err := telemetry.Get(ctx, o.url+"/debug/pprof/heap")
 		if err != nil {
 			time.Sleep(10 * time.Millisecond)
 			continue

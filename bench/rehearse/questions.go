@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promguard/promguard/internal/policy/dryrun"
@@ -189,7 +188,7 @@ func (r *rehearsal) ofExpression(e source.Expression) (all []Question) {
 			q.Start -= dashboardRange.Milliseconds()
 		}
 		if source.HasMarker(text) {
-			if text, q.Any = withoutMarkers(text); !q.Any {
+			if text, q.Any = source.Evaluable(expr); !q.Any || source.HasMarker(text) {
 				continue
 			}
 		}
@@ -197,25 +196,4 @@ func (r *rehearsal) ofExpression(e source.Expression) (all []Question) {
 		all = append(all, q)
 	}
 	return all
-}
-
-// withoutMarkers takes the matchers of variables away: what is left asks for all that
-// the variables may select. It is false where a variable is something else, or nothing
-// would be left of a selector.
-func withoutMarkers(text string) (string, bool) {
-	expr, err := source.Parse(text)
-	if err != nil {
-		return "", false
-	}
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		if vs, ok := n.(*parser.VectorSelector); ok {
-			vs.LabelMatchers = slices.DeleteFunc(vs.LabelMatchers, func(m *labels.Matcher) bool { return source.HasMarker(m.Value) })
-		}
-		return nil
-	})
-	text = expr.String()
-	if _, err := source.Parse(text); err != nil || source.HasMarker(text) {
-		return "", false
-	}
-	return text, true
 }

@@ -13,10 +13,8 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,6 +25,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/kubelike"
 )
 
@@ -112,21 +111,13 @@ func readExpressions(file string) ([]string, error) {
 	}
 	seen, all := map[string]bool{}, []string(nil)
 	for _, e := range list {
-		// A variable stands for all it can be, or for a range.
-		expr := variable.ReplaceAllString(e.Expr, `=~".*"`)
-		expr = placeholder.ReplaceAllString(expr, "5m")
-		if !seen[expr] {
-			seen[expr] = true
-			all = append(all, expr)
+		if !seen[e.Expr] {
+			seen[e.Expr] = true
+			all = append(all, e.Expr)
 		}
 	}
 	return all, nil
 }
-
-var (
-	variable    = regexp.MustCompile(`=~?"VARX"`)
-	placeholder = regexp.MustCompile(`VARX`)
-)
 
 // measureSize starts a chain and measures it at rest, and then what queries take.
 func measureSize(ctx context.Context, o options, queries []string, window time.Duration) (f figures, err error) {
@@ -205,11 +196,9 @@ func (f figures) log(ctx context.Context, c *chain, factor float64) error {
 		if p.kind != "server" {
 			continue
 		}
-		log, err := metric(ctx, p, "prometheus_tsdb_wal_storage_size_bytes")
-		if err != nil {
+		if err := f.metric(ctx, p, "wal-B/s", factor, "prometheus_tsdb_wal_storage_size_bytes"); err != nil {
 			return err
 		}
-		f.add(p.kind, "wal-B/s", factor*log)
 	}
 	return nil
 }
@@ -247,6 +236,15 @@ func (f figures) queries(ctx context.Context, c *chain, queries []string, window
 	return nil
 }
 
+// metric adds the value of a metric of a process, times a factor.
+func (f figures) metric(ctx context.Context, p *part, unit string, factor float64, name string) error {
+	values, err := telemetry.Metrics(ctx, p.url, name)
+	if err == nil {
+		f.add(p.kind, unit, factor*values[0])
+	}
+	return err
+}
+
 // memory adds what is resident, and what of the heap lives.
 func (f figures) memory(ctx context.Context, c *chain) error {
 	for _, p := range c.parts {
@@ -255,55 +253,20 @@ func (f figures) memory(ctx context.Context, c *chain) error {
 			return err
 		}
 		f.add(p.kind, "rss-B", float64(m.RSS))
-		for range 2 { // Pools give back what they hold at the second collection.
-			if _, err := read(ctx, p.url+"/debug/pprof/heap?gc=1"); err != nil {
-				return err
-			}
-		}
-		live, err := metric(ctx, p, "go_memstats_heap_alloc_bytes")
-		if err != nil {
+		if _, err := telemetry.Collect(ctx, p.url); err != nil {
 			return err
 		}
-		f.add(p.kind, "live-B", live)
-		if p.kind == "server" {
-			series, err := metric(ctx, p, "prometheus_tsdb_head_series")
-			if err != nil {
-				return err
-			}
-			f.add(p.kind, "series", series)
+		if err := f.metric(ctx, p, "live-B", 1, "go_memstats_heap_alloc_bytes"); err != nil {
+			return err
+		}
+		if p.kind != "server" {
+			continue
+		}
+		if err := f.metric(ctx, p, "series", 1, "prometheus_tsdb_head_series"); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func read(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", url, res.Status)
-	}
-	return text, err
-}
-
-// metric returns the value of a metric of a process that has no labels.
-func metric(ctx context.Context, p *part, name string) (float64, error) {
-	text, err := read(ctx, p.url+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
-	if m == nil {
-		return 0, fmt.Errorf("%s has no metric %s", p.name, name)
-	}
-	return strconv.ParseFloat(string(m[1]), 64)
 }
 
 // disk waits until every server has uploaded a block, and adds what blocks take.

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -95,16 +95,8 @@ func (p *part) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("%s is not ready after %s; its log is %s", p.name, readyTimeout, p.log))
 	defer cancel()
 	return until(ctx, func() bool {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/-/ready", http.NoBody)
-		if err != nil {
-			return false
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false
-		}
-		defer res.Body.Close()
-		return res.StatusCode == http.StatusOK
+		_, err := telemetry.Get(ctx, p.url+"/-/ready")
+		return err == nil
 	})
 }
 

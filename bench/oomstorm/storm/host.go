@@ -20,6 +20,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -208,10 +209,8 @@ func (s *session) settle(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 	}
-	for range 2 {
-		if _, err := s.Get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
-			return 0, errors.Join(s.wait(ctx), fmt.Errorf("asking %s for a garbage collection: %w", s.binary.Name, err))
-		}
+	if _, err := telemetry.Collect(ctx, s.URL); err != nil {
+		return 0, errors.Join(s.wait(ctx), fmt.Errorf("asking %s for a garbage collection: %w", s.binary.Name, err))
 	}
 	begin = time.Now()
 	rest, since := s.rss(), begin

@@ -6,7 +6,6 @@ package storm
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 )
 
 // proxyTimeout is how long a promguard may take until it is ready.
@@ -57,18 +57,9 @@ func startProxy(ctx context.Context, proxy []string, upstream string) (url strin
 }
 
 func awaitReady(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/-/ready", http.NoBody)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
-		res, err := client.Do(req)
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
+		if _, err := telemetry.Get(ctx, url+"/-/ready"); err == nil {
+			return nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

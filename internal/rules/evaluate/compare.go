@@ -75,9 +75,9 @@ func (d *Data) compare(r check.Result) Measured {
 	}
 	worst := Measured{Outcome: Equal}
 	for _, q := range r.Expression.Queries {
-		text, ok := evaluable(q)
+		text, ok := source.Evaluable(q)
 		if !ok {
-			return Measured{Outcome: Skipped, Why: "a variable names the metric"}
+			return Measured{Outcome: Skipped, Why: "a variable decides which metric it reads"}
 		}
 		m := d.compareQuery(text, r)
 		if slices.Index(badness, m.Outcome) > slices.Index(badness, worst.Outcome) {
@@ -170,7 +170,7 @@ func (d *Data) compareListing(r check.Result) Measured {
 		return m.Name != labels.MetricName && (source.HasMarker(m.Name) || source.HasMarker(m.Value))
 	})
 	if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return source.HasMarker(m.Value) }) || source.HasMarker(l.Label) {
-		return Measured{Outcome: Skipped, Why: "a variable names the metric"}
+		return Measured{Outcome: Skipped, Why: "a variable decides which metric it reads"}
 	}
 	full, fullErr := values(d.full, l.Label, matchers)
 	thinned, thinnedErr := values(d.thinned, l.Label, matchers)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ type recordingRule struct {
 func (d *Data) fill(series, kept []Series, exprs []source.Expression) error {
 	var rules []recordingRule
 	for _, r := range recordingOrder(exprs) {
-		if query, ok := evaluable(r.Queries[0]); ok {
+		if query, ok := source.Evaluable(r.Queries[0]); ok {
 			rules = append(rules, recordingRule{r, query})
 		}
 	}
@@ -169,32 +168,6 @@ func recordingOrder(exprs []source.Expression) []source.Expression {
 		}
 	}
 	return out
-}
-
-// evaluable returns the text of the expression without the matchers that
-// variables fill, or false if a variable names a metric.
-func evaluable(e parser.Expr) (string, bool) {
-	// A copy: others read the expression too.
-	e, err := source.NewParser().ParseExpr(e.String())
-	if err != nil {
-		return "", false
-	}
-	ok := true
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		vs, is := n.(*parser.VectorSelector)
-		if !is {
-			return nil
-		}
-		ok = ok && !source.HasMarker(vs.Name)
-		vs.LabelMatchers = slices.DeleteFunc(vs.LabelMatchers, func(m *labels.Matcher) bool {
-			if m.Name == labels.MetricName && source.HasMarker(m.Value) {
-				ok = false
-			}
-			return source.HasMarker(m.Name) || source.HasMarker(m.Value)
-		})
-		return nil
-	})
-	return e.String(), ok
 }
 
 // evaluate returns the rows of an instant query by their labels.

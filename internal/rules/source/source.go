@@ -13,8 +13,10 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -114,6 +116,33 @@ func SplitMarkers(s string) []string { return markerPattern.Split(s, -1) }
 // UnknownNumber stands for a number that a variable gives. It is one that nobody
 // writes down, and works as 1 where the expression is evaluated.
 const UnknownNumber = 1 + 0x1p-52
+
+// Evaluable returns the text of an expression without the matchers that variables fill,
+// which asks for all that they may select. It is false where a variable names a metric, or
+// is all that a selector has.
+func Evaluable(e parser.Expr) (text string, ok bool) {
+	// A copy: others read the expression, too.
+	e, err := NewParser().ParseExpr(e.String())
+	if err != nil {
+		return "", false
+	}
+	ok = true
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		vs, is := n.(*parser.VectorSelector)
+		if !is {
+			return nil
+		}
+		vs.LabelMatchers = slices.DeleteFunc(vs.LabelMatchers, func(m *labels.Matcher) bool {
+			ok = ok && (m.Name != model.MetricNameLabel || !HasMarker(m.Value))
+			return HasMarker(m.Name) || HasMarker(m.Value)
+		})
+		return nil
+	})
+	if text = e.String(); ok {
+		_, err = NewParser().ParseExpr(text)
+	}
+	return text, ok && err == nil
+}
 
 // NewParser accepts what any server of Prometheus 3 may be configured to.
 func NewParser() parser.Parser {

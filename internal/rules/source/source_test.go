@@ -431,3 +431,23 @@ func requireSound(t *testing.T, f Found) {
 		require.NotEmpty(t, p.File)
 	}
 }
+
+func TestVariablesSelectAllInWhatIsEvaluated(t *testing.T) {
+	for text, want := range map[string]string{
+		`a{job="` + Marker(0) + `",b="c"}`: `a{b="c"}`,
+		`{__name__=~"a.*",` + Marker(0) + `="b"} + on (` + Marker(1) + `) rate(a{job=~".*` + Marker(0) + `"}[5m])`: `{__name__=~"a.*"} + on (` + Marker(1) + `) rate(a[5m])`,
+		`{job="` + Marker(0) + `"}`:                 "",
+		Marker(0) + `{job="b"}`:                     "",
+		`{__name__=~"a_` + Marker(0) + `",job="b"}`: "",
+	} {
+		e, err := Parse(text)
+		require.NoError(t, err, text)
+		before := e.String()
+		got, ok := Evaluable(e)
+		require.Equal(t, want != "", ok, text)
+		if ok {
+			require.Equal(t, want, got)
+		}
+		require.Equal(t, before, e.String())
+	}
+}

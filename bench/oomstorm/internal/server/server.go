@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -237,21 +237,7 @@ func (s *Server) Wait(ctx context.Context) error {
 
 // Get reads a small answer. It is an error if it is no 200.
 func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %.200s", req.URL.Path, res.Status, b)
-	}
-	return b, err
+	return telemetry.Get(ctx, s.URL+path)
 }
 
 // Dead is closed when the process has ended.

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -282,10 +282,10 @@ func (r *running) finish(ctx context.Context) (Result, error) {
 	if fail != nil {
 		return Result{}, fmt.Errorf("measuring %s: %w", r.binary.Name, fail)
 	}
-	if err := awaitReady(ctx, "http://"+addr+"/-/ready"); err != nil {
+	if err := awaitReady(ctx, "http://"+addr); err != nil {
 		return Result{}, fmt.Errorf("asking %s whether it is ready: %w", r.binary.Name, err)
 	}
-	metrics, err := scrape(ctx, "http://"+addr+"/metrics", "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
+	metrics, err := telemetry.Metrics(ctx, "http://"+addr, "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
 	if err != nil {
 		return Result{}, fmt.Errorf("asking %s how the replay went: %w", r.binary.Name, err)
 	}
@@ -304,18 +304,9 @@ func (r *running) died(what string) error {
 
 // awaitReady waits until the server answers reads, which is a moment after its log is
 // replayed.
-func awaitReady(ctx context.Context, url string) error {
+func awaitReady(ctx context.Context, root string) error {
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return err
-		}
-		res, err := asker.Do(req)
-		if err != nil {
-			return err
-		}
-		res.Body.Close()
-		if res.StatusCode == http.StatusOK {
+		if _, err := telemetry.Get(ctx, root+"/-/ready"); err == nil {
 			return nil
 		}
 		select {
@@ -324,37 +315,4 @@ func awaitReady(ctx context.Context, url string) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-var asker = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-
-// scrape reads the values of metrics without labels.
-func scrape(ctx context.Context, url string, names ...string) ([]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	res, err := asker.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, err
-	}
-	values := make([]float64, 0, len(names))
-	for _, name := range names {
-		_, rest, ok := strings.Cut("\n"+string(body), "\n"+name+" ")
-		if !ok {
-			return nil, fmt.Errorf("%s: no metric %s (status %s)", url, name, res.Status)
-		}
-		text, _, _ := strings.Cut(rest, "\n")
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", url, name, err)
-		}
-		values = append(values, v)
-	}
-	return values, nil
 }
