@@ -98,12 +98,11 @@ func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrap
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, b.Path, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr}, b.Args...)...)
-	cmd.Stderr, cmd.SysProcAttr = log, proc.ChildAttr()
-	if err := cmd.Start(); err != nil {
+	cmd.Stderr = log
+	ended := make(chan error, 1)
+	if err := proc.Start(cmd, func() { ended <- cmd.Wait() }); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	f, err := heapAfter(ctx, "http://"+addr, scrapes, ended)
 	if err != nil {
 		text, _ := os.ReadFile(log.Name())

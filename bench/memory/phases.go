@@ -192,23 +192,24 @@ func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gog
 	if gogc != "" {
 		cmd.Env = append(cmd.Env, "GOGC="+gogc)
 	}
-	cmd.SysProcAttr = proc.ChildAttr()
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	o.pid, o.restart, o.url, o.phase, o.entered = cmd.Process.Pid, restart, "http://"+addr, restart+"start", make(chan string, 100)
+	o.restart, o.url, o.phase, o.entered = restart, "http://"+addr, restart+"start", make(chan string, 100)
 	watching, stop := context.WithCancel(ctx)
 	s := &server{o, cmd, make(chan error, 1), log, stop}
-	go o.watch(watching)
-	go o.sample(watching)
-	go func() {
+	err = proc.Start(cmd, func() {
 		o.follow(out, log)
 		s.ended <- cmd.Wait()
-	}()
+	})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	o.pid = cmd.Process.Pid
+	go o.watch(watching)
+	go o.sample(watching)
 	return s, nil
 }
 

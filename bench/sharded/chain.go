@@ -156,11 +156,12 @@ func (c *chain) add(name, kind, binary string, args func(address string) ([]stri
 // serves gRPC.
 func (c *chain) thanos(name, file string, drop []string, others ...string) (p *part, grpc string, err error) {
 	component := strings.TrimSuffix(file, ".yaml")
-	args := []string{component}
-	if component != "sidecar" { // The operator's.
-		if args, err = arguments(filepath.Join(c.manifests, "sharded", file)); err != nil {
-			return nil, "", err
-		}
+	if component == "sidecar" { // The operator's.
+		file = "prometheus.yaml"
+	}
+	args, err := arguments(filepath.Join(c.manifests, "sharded", file), component)
+	if err != nil {
+		return nil, "", err
 	}
 	if component != "compact" && component != "query-frontend" {
 		if grpc, err = c.address(); err != nil {
@@ -246,7 +247,7 @@ func (c *chain) server(name string, shard, shards int) (*part, error) {
 	if err := os.WriteFile(config, []byte(c.targets.prometheusConfig(c.interval, name, shard, shards)), 0o666); err != nil {
 		return nil, err
 	}
-	args, err := arguments(filepath.Join(c.manifests, "sharded", "prometheus.yaml"))
+	args, err := arguments(filepath.Join(c.manifests, "sharded", "prometheus.yaml"), "server")
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (c *chain) server(name string, shard, shards int) (*part, error) {
 // planProxy plans promguard, with the policy that is deployed.
 func (c *chain) planProxy() error {
 	dir := filepath.Join(c.manifests, "promguard")
-	args, err := arguments(filepath.Join(dir, "deployment.yaml"))
+	args, err := arguments(filepath.Join(dir, "deployment.yaml"), "promguard")
 	if err != nil {
 		return err
 	}

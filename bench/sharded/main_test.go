@@ -84,10 +84,12 @@ func TestProcessesAreStartedWithTheArgumentsOfTheManifests(t *testing.T) {
 
 func TestArgumentsOfTheOperatorsObjectsAreReadToo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prometheus.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("kind: Prometheus\nspec: {additionalArgs: [{name: guard.api-timeout, value: 2m}]}\n"), 0o666))
-	args, err := arguments(file)
-	require.NoError(t, err)
-	require.Equal(t, []string{"--guard.api-timeout=2m"}, args)
+	require.NoError(t, os.WriteFile(file, []byte("kind: Prometheus\nspec: {additionalArgs: [{name: guard.api-timeout, value: 2m}], thanos: {additionalArgs: [{name: enable-auto-gomemlimit}]}}\n"), 0o666))
+	for component, want := range map[string][]string{"server": {"--guard.api-timeout=2m"}, "sidecar": {"sidecar", "--enable-auto-gomemlimit"}} {
+		args, err := arguments(file, component)
+		require.NoError(t, err)
+		require.Equal(t, want, args)
+	}
 	require.Equal(t, []string{"a", "--c=4", "--b=3"}, with([]string{"a", "--b=1", "--d.e=2", "--c=4"}, []string{"--d"}, "--b=3"))
 }
 

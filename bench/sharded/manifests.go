@@ -24,13 +24,19 @@ type manifest struct {
 				Containers []struct{ Args []string }
 			}
 		}
-		AdditionalArgs []struct{ Name, Value string } `yaml:"additionalArgs"`
+		additional `yaml:",inline"`
+
+		Thanos additional
 	}
 }
 
-// arguments returns what the first container of a manifest is started with, so that what
-// is tried here is what is deployed.
-func arguments(file string) ([]string, error) {
+type additional struct {
+	Args []struct{ Name, Value string } `yaml:"additionalArgs"`
+}
+
+// arguments returns what a component is started with, by its manifest, so that what is
+// tried here is what is deployed. Servers and sidecars have one of the operator.
+func arguments(file, component string) ([]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -44,9 +50,12 @@ func arguments(file string) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		if m.Kind == "Prometheus" {
-			var args []string
-			for _, a := range m.Spec.AdditionalArgs {
-				args = append(args, "--"+a.Name+"="+a.Value)
+			of, args := m.Spec.additional, []string(nil)
+			if component == "sidecar" {
+				of, args = m.Spec.Thanos, []string{component}
+			}
+			for _, a := range of.Args {
+				args = append(args, strings.TrimSuffix("--"+a.Name+"="+a.Value, "="))
 			}
 			return args, nil
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -54,26 +53,19 @@ func (p *part) start(ended func(*part, error)) error {
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.SysProcAttr = proc.ChildAttr()
 	p.done = make(chan struct{})
 	p.stopped.Store(false)
-	started := make(chan error)
-	go func() {
-		// The kernel kills the process when the thread that started it ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	err = proc.Start(p.cmd, func() {
 		p.how = p.cmd.Wait()
 		close(p.done)
 		if !p.stopped.Load() {
 			ended(p, p.early())
 		}
-	}()
-	return <-started
+	})
+	if err != nil {
+		p.done = nil
+	}
+	return err
 }
 
 // early is the error of a process that has ended by itself.

@@ -27,6 +27,8 @@ const (
 	daySeconds = 24 * 60 * 60
 	// local is for how long shards keep what is in the bucket.
 	local = 24 * time.Hour
+	// longestBlock is what Thanos compacts into one.
+	longestBlock = 14 * local
 )
 
 // Limits say what a plan may use.
@@ -61,6 +63,9 @@ type Plan struct {
 	// are 0 for a single server, which needs no bucket.
 	BucketGiBPerDay float64 `json:"bucket_gib_per_day"`
 	BucketGiB       float64 `json:"bucket_gib"`
+	// CompactorGiB is the disk of Thanos' compactor: it writes two weeks of a server as
+	// one block, beside those that it is made of.
+	CompactorGiB float64 `json:"compactor_gib"`
 	// Split has the jobs whose targets are too large for a shard, and into how many
 	// each has to be split.
 	Split map[string]float64 `json:"split"`
@@ -108,6 +113,7 @@ func New(l Load, in Limits) (*Plan, error) {
 		p.RetentionSeconds = min(p.RetentionSeconds, local.Seconds())
 		p.BucketGiBPerDay = perDay * float64(in.Replicas)
 		p.BucketGiB = p.BucketGiBPerDay * in.Retention.Hours() / 24
+		p.CompactorGiB = math.Ceil(slack * 2 * largest * perDay * min(longestBlock, in.Retention).Hours() / 24)
 	}
 	wal := p.SamplesPerSecond * walHours * 3600 * l.Sizes.WALBytesPerSample / gib
 	p.DiskGiB = math.Ceil(slack * largest * (wal + perDay*p.RetentionSeconds/daySeconds))

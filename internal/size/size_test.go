@@ -5,6 +5,7 @@ package size
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"github.com/promguard/promguard/internal/promapi/promtest"
 	"github.com/promguard/promguard/internal/relabel"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 func profile(t *testing.T, name string) relabel.Profile {
 	t.Helper()
@@ -124,9 +127,24 @@ func TestShardsHoldTheLoadWithinTheirMemory(t *testing.T) {
 			if p.Shards > 1 {
 				require.Contains(t, p.Split, "kube-state-metrics", "%d nodes", nodes)
 				require.InEpsilon(t, 15*p.BucketGiBPerDay, p.BucketGiB, 1e-9)
+				// Blocks of two weeks of the largest server, and what they are made of.
+				require.InDelta(t, 2*1.2*14*p.BucketGiBPerDay/2/float64(p.Shards)*(1+p.Unevenness), p.CompactorGiB, 1)
 			}
 		}
 	}
+}
+
+// TestThePatchIsWhatTheManifestsAreTestedWith: kustomize builds it where its library is.
+func TestThePatchIsWhatTheManifestsAreTestedWith(t *testing.T) {
+	const golden = "../../deploy/kubernetes/testdata/sharded/size.yaml"
+	var out bytes.Buffer
+	require.NoError(t, plan(t, modelOf(t, 15_000), 32*gib).Write(&out, "patch"))
+	if *update {
+		require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), out.String(), "run the test with -update and read the diff")
 }
 
 // TestUnevennessBoundsTheLargestShard shares targets at random.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,6 +26,9 @@ func (p *Plan) Write(w io.Writer, output string) error {
 		return enc.Encode(p)
 	case "patch":
 		_, err := fmt.Fprintf(w, patch, p.Shards, p.Replicas, p.retention(), p.MemoryGiB, p.MemoryGiB, p.DiskGiB)
+		if err == nil && p.Shards > 1 {
+			_, err = fmt.Fprintf(w, shardsPatch, p.endpoints(), p.CompactorGiB)
+		}
 		return err
 	}
 	return p.writeText(w)
@@ -34,12 +38,13 @@ func (p *Plan) retention() string {
 	return model.Duration(time.Duration(p.RetentionSeconds) * time.Second).String()
 }
 
-// patch is for kustomize, of the operator's object. Lists of it would replace those
-// of the object, so flags are not in it.
+// patch is for kustomize, of the operator's object of kube-prometheus. Lists of it would
+// replace those of the object, so flags are not in it.
 const patch = `apiVersion: monitoring.coreos.com/v1
 kind: Prometheus
 metadata:
-  name: any
+  name: k8s
+  namespace: monitoring
 spec:
   shards: %d
   replicas: %d
@@ -56,6 +61,54 @@ spec:
           requests:
             storage: %.0fGi
 `
+
+// shardsPatch is of what else depends on the number of shards and their size.
+const shardsPatch = `---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: thanos-endpoints
+  namespace: monitoring
+data:
+  endpoints.yml: |
+    endpoints:
+%s---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: thanos-compact
+  namespace: monitoring
+spec:
+  volumeClaimTemplates:
+    - metadata:
+        name: data
+      spec:
+        accessModes: [ReadWriteOnce]
+        resources:
+          requests:
+            storage: %.0fGi
+`
+
+// endpoints lists what Thanos Query asks, as deploy/kubernetes/sharded does: the pods of
+// all shards, and two of the store gateway and of the Ruler.
+func (p *Plan) endpoints() string {
+	var b strings.Builder
+	pods := func(set, service string, n int) {
+		for i := range n {
+			fmt.Fprintf(&b, "      - {address: %s-%d.%s:10901, strict: true}\n", set, i, service)
+		}
+	}
+	for shard := range p.Shards {
+		set := "prometheus-k8s"
+		if shard > 0 { // As the operator names them.
+			set = fmt.Sprintf("%s-shard-%d", set, shard)
+		}
+		pods(set, "prometheus-operated", p.Replicas)
+	}
+	pods("thanos-store", "thanos-store", 2)
+	pods("thanos-ruler-k8s", "thanos-ruler-operated", 2)
+	return b.String()
+}
 
 func (p *Plan) writeText(w io.Writer) error {
 	fmt.Fprintf(w, "Of %s:\n\n", p.Source)
@@ -82,6 +135,7 @@ func (p *Plan) writeText(w io.Writer) error {
 	line("disk of each", "%.0f GiB, for %s", p.DiskGiB, p.retention())
 	if p.Shards > 1 {
 		line("bucket", "%.0f GiB, %.1f more each day", p.BucketGiB, p.BucketGiBPerDay)
+		line("disk of the compactor", "%.0f GiB", p.CompactorGiB)
 	}
 	line("--guard.max-head-series", "%.0f", p.MaxHeadSeries)
 	if err := t.Flush(); err != nil {

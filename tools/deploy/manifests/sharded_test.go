@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -46,7 +48,11 @@ func TestShardedServersAreReadThroughThanosAndPromguard(t *testing.T) {
 
 // TestThanosQueryNamesEveryServer: one that is looked up and gone is missing without a word.
 func TestThanosQueryNamesEveryServer(t *testing.T) {
-	objects := decode(t, build(t, kubernetes+"testdata/sharded"))
+	requireEveryServerNamed(t, decode(t, build(t, kubernetes+"testdata/sharded")))
+}
+
+func requireEveryServerNamed(t *testing.T, objects []runtime.Object) {
+	t.Helper()
 	p, r := find[*monitoringv1.Prometheus](t, objects), find[*monitoringv1.ThanosRuler](t, objects)
 	want := map[string]bool{}
 	pods := func(set, service string, replicas int32) {
@@ -99,6 +105,10 @@ func TestChartsAndKustomizationRunTheSameShards(t *testing.T) {
 		FullnameOverride string `json:"fullnameOverride"`
 		Clean            bool   `json:"cleanPrometheusOperatorObjectNames"`
 		Prometheus       struct {
+			Budget struct {
+				Enabled bool `json:"enabled"`
+				policyv1.PodDisruptionBudgetSpec
+			} `json:"podDisruptionBudget"`
 			Spec json.RawMessage `json:"prometheusSpec"`
 		} `json:"prometheus"`
 		ThanosRuler struct {
@@ -118,9 +128,15 @@ func TestChartsAndKustomizationRunTheSameShards(t *testing.T) {
 	var prometheus monitoringv1.PrometheusSpec
 	operators(t, values.Prometheus.Spec, &prometheus, "serviceMonitorSelectorNilUsesHelmValues", "podMonitorSelectorNilUsesHelmValues")
 	require.Equal(t, monitoringv1.PrometheusSpec{
-		CommonPrometheusFields: monitoringv1.CommonPrometheusFields{Shards: p.Spec.Shards, Replicas: p.Spec.Replicas},
-		Retention:              p.Spec.Retention, Thanos: p.Spec.Thanos, RuleSelector: p.Spec.RuleSelector,
+		CommonPrometheusFields: monitoringv1.CommonPrometheusFields{
+			Shards: p.Spec.Shards, Replicas: p.Spec.Replicas, TopologySpreadConstraints: p.Spec.TopologySpreadConstraints,
+		},
+		Retention: p.Spec.Retention, Thanos: p.Spec.Thanos, RuleSelector: p.Spec.RuleSelector,
 	}, prometheus)
+	budget := values.Prometheus.Budget
+	require.True(t, budget.Enabled)
+	require.Empty(t, budget.MinAvailable.String(), "the chart's own value would go into the object, too")
+	require.Equal(t, 1, budget.MaxUnavailable.IntValue())
 	var ruler monitoringv1.ThanosRulerSpec
 	operators(t, values.ThanosRuler.Spec, &ruler)
 	ruler.Version, ruler.RuleNamespaceSelector = r.Spec.Version, r.Spec.RuleNamespaceSelector // The chart has its own.
@@ -161,12 +177,26 @@ func nested(value any) map[string]any {
 	return m
 }
 
-func TestTheBucketOfThePageReplacesTheExample(t *testing.T) {
+func TestThePageTakesOnesBucketAndSize(t *testing.T) {
 	blocks := yamlOf(t, "sharded.md", "On kube-prometheus")
 	require.Len(t, blocks, 2)
-	dir := pasted(t, map[string]string{"kustomization.yaml": blocks[0], "bucket/kustomization.yaml": blocks[1], "bucket/objstore.yml": "type: GCS\n"})
+	size, err := os.ReadFile(kubernetes + "testdata/sharded/size.yaml")
+	require.NoError(t, err)
+	dir := pasted(t, map[string]string{
+		"kustomization.yaml": blocks[0], "bucket/kustomization.yaml": blocks[1], "bucket/objstore.yml": "type: GCS\n", "size.yaml": string(size),
+	})
 	objects := decode(t, build(t, dir))
 	requireConsistent(t, objects)
+	requireEveryServerNamed(t, objects)
+	p := find[*monitoringv1.Prometheus](t, objects)
+	require.Greater(t, *p.Spec.Shards, int32(3), "the manifests' own number shows nothing")
+	require.Contains(t, *p.Spec.Image, "promguard")
+	for _, object := range objects {
+		if s, ok := object.(*appsv1.StatefulSet); ok && s.Name == "thanos-compact" {
+			require.Len(t, s.Spec.VolumeClaimTemplates, 1)
+			require.Equal(t, s.Spec.Template.Spec.Containers[0].VolumeMounts[0].Name, s.Spec.VolumeClaimTemplates[0].Name)
+		}
+	}
 	for _, object := range objects {
 		if s, ok := object.(*corev1.Secret); ok && s.Name == "thanos-objstore" {
 			require.Equal(t, map[string][]byte{"objstore.yml": []byte("type: GCS\n")}, s.Data)
@@ -174,6 +204,64 @@ func TestTheBucketOfThePageReplacesTheExample(t *testing.T) {
 		}
 	}
 	t.Fatal("the operator's objects name the Secret thanos-objstore")
+}
+
+// TestOnePodOfWhatIsReadGoesAtATime: an eviction fails where two budgets select a pod.
+func TestOnePodOfWhatIsReadGoesAtATime(t *testing.T) {
+	objects := decode(t, build(t, kubernetes+"testdata/sharded"))
+	pods := map[string]map[string]string{"prometheus": {
+		"app.kubernetes.io/component": "prometheus", "app.kubernetes.io/instance": "k8s",
+		"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/part-of": "kube-prometheus",
+	}, "thanos-ruler": {"app.kubernetes.io/name": "thanos-ruler"}}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			if o.Labels["app.kubernetes.io/part-of"] == "thanos" {
+				pods[o.Name] = o.Spec.Template.Labels
+			}
+		case *appsv1.StatefulSet:
+			if *o.Spec.Replicas > 1 {
+				pods[o.Name] = o.Spec.Template.Labels
+			}
+		}
+	}
+	require.Len(t, pods, 6)
+	for name, of := range pods {
+		budgets := 0
+		for _, object := range objects {
+			if b, ok := object.(*policyv1.PodDisruptionBudget); ok && selected(t, b.Spec.Selector, of) {
+				budgets++
+				require.Nil(t, b.Spec.MinAvailable, "%s: of many it lets too many go", b.Name)
+				require.Equal(t, 1, b.Spec.MaxUnavailable.IntValue(), b.Name)
+			}
+		}
+		require.Equal(t, 1, budgets, name)
+	}
+}
+
+func TestPodsOfThanosMaySlowlyEndAndAreRestricted(t *testing.T) {
+	objects := decode(t, build(t, kubernetes+"testdata/sharded"))
+	check := func(name string, of *corev1.PodTemplateSpec) {
+		requireRestricted(t, of.Spec)
+		c := of.Spec.Containers[0]
+		require.NotZero(t, c.Resources.Requests.Cpu().MilliValue(), name)
+		require.NotZero(t, c.Resources.Limits.Memory().Value(), name)
+		require.Contains(t, c.Args, "--enable-auto-gomemlimit", name)
+		if name != "thanos-compact" { // Thanos gives what it answers 2m.
+			require.Greater(t, *of.Spec.TerminationGracePeriodSeconds, int64(120), name)
+			require.Len(t, of.Spec.TopologySpreadConstraints, 1, name)
+		}
+	}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			if o.Labels["app.kubernetes.io/part-of"] == "thanos" {
+				check(o.Name, &o.Spec.Template)
+			}
+		case *appsv1.StatefulSet:
+			check(o.Name, &o.Spec.Template)
+		}
+	}
 }
 
 func TestEveryRuleRunsInShardsOrOverAllOfThem(t *testing.T) {

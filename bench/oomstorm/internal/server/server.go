@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,8 +90,7 @@ func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 	}
 }
 
-// launch starts the process on a thread that stays until it ends: the
-// parent-death signal is sent when the starting thread ends.
+// launch starts the process.
 func (s *Server) launch(o Options) error {
 	args := append([]string{
 		"--config.file=" + o.ConfigFile, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=" + o.Addr, "--enable-feature=exemplar-storage",
@@ -101,7 +99,6 @@ func (s *Server) launch(o Options) error {
 	if o.Procs != "" { // It joins its cgroup before its first instruction.
 		s.cmd = exec.Command("/bin/sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, o.Procs, s.Binary.Path}, args...)...)
 	}
-	s.cmd.SysProcAttr = proc.ChildAttr()
 	for _, v := range os.Environ() { // The limit comes from the cgroup, or from us.
 		if !strings.HasPrefix(v, "GOMEMLIMIT=") {
 			s.cmd.Env = append(s.cmd.Env, v)
@@ -115,21 +112,12 @@ func (s *Server) launch(o Options) error {
 	if err != nil {
 		return err
 	}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	return proc.Start(s.cmd, func() {
 		s.readLog(log)
 		s.err = s.cmd.Wait()
 		s.ended = time.Now()
 		close(s.dead)
-	}()
-	return <-started
+	})
 }
 
 // collected is the trace of a collection of garbage: what it left.
