@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -81,8 +82,7 @@ func bench(ctx context.Context, o options, sizes []int, window time.Duration, ro
 	}
 	fmt.Fprintf(out, "goos: %s\ngoarch: %s\ncpus: %d\npkg: github.com/promguard/promguard/bench/sharded\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	queries = slices.Repeat(queries, rounds)
-	// The first block is cut after one and a half of its length.
-	o.interval, o.block, o.without = benchScrape, 2*window, controlPlane
+	o.interval, o.without, o.serverArgs = benchScrape, controlPlane, []string{"--web.enable-admin-api"}
 	measured := map[int]figures{}
 	for _, size := range sizes {
 		nodes := int(math.Round(float64(size) * fullNodes / thousand))
@@ -137,7 +137,7 @@ func measureSize(ctx context.Context, o options, queries []string, window time.D
 		func() error { return c.start(ctx) },
 		func() error { return sleep(ctx, o.interval) }, // The first scrape of each target costs more.
 		func() error { return f.rest(ctx, c, window) },
-		func() error { return f.memory(ctx, c) }, // While everything is in the head.
+		func() error { return f.memory(ctx, c) }, // Before queries, whose caches stay.
 		func() error { return f.queries(ctx, c, queries, window) },
 		func() error { return f.disk(ctx, c) },
 	} {
@@ -223,9 +223,6 @@ func (f figures) queries(ctx context.Context, c *chain, queries []string, window
 	if err != nil {
 		return err
 	}
-	if blocks, err := filepath.Glob(filepath.Join(c.data, "prometheus-*", "*", "meta.json")); err != nil || len(blocks) > 0 {
-		return errors.New("a block was cut while queries were measured, which takes as much: give a longer --window, or fewer --rounds")
-	}
 	took := time.Since(begun).Seconds()
 	all := 0.0
 	for _, units := range f {
@@ -269,38 +266,40 @@ func (f figures) memory(ctx context.Context, c *chain) error {
 	return nil
 }
 
-// disk waits until every server has uploaded a block, and adds what blocks take.
+// disk adds what a block takes that has all samples of a server, as one is uploaded.
 func (f figures) disk(ctx context.Context, c *chain) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 4*c.block+readyTimeout, errors.New("not every server has uploaded a block"))
-	defer cancel()
-	var blocks []block
-	err := until(ctx, func() bool {
-		all, err := c.blocks()
-		blocks = all
-		of := map[string]bool{}
-		for _, b := range all {
-			of[b.replica()] = true
+	for _, p := range c.parts {
+		if p.kind != "server" {
+			continue
 		}
-		return err == nil && len(of) == c.shards*c.replicas
-	})
+		r, err := ask(ctx, p.url, question{"/api/v1/admin/tsdb/snapshot", nil})
+		if err == nil && r.Status != "success" {
+			err = errors.New(r.Error)
+		}
+		if err != nil {
+			return fmt.Errorf("a snapshot of %s: %w", p.name, err)
+		}
+	}
+	blocks, err := readBlocks(filepath.Join(c.data, "prometheus-*", "snapshots", "*"))
 	if err != nil {
 		return err
 	}
 	var bytes, samples, rows float64
 	for _, b := range blocks {
-		size, err := sizeOf(filepath.Join(c.bucket, b.ULID))
+		size, err := sizeOf(b.dir)
 		if err != nil {
 			return err
 		}
 		bytes, samples, rows = bytes+float64(size), samples+b.Stats.NumSamples, rows+b.Stats.NumSeries
 	}
-	f.add("bucket", "B/series", bytes/rows)
-	f.add("bucket", "B/sample", bytes/samples)
+	f.add("block", "B/series", bytes/rows)
+	f.add("block", "B/sample", bytes/samples)
 	return nil
 }
 
-// block is the meta.json of a block in the bucket.
+// block is the meta.json of a block.
 type block struct {
+	dir              string
 	ULID             string
 	MinTime, MaxTime int64
 	Stats            struct{ NumSamples, NumSeries float64 }
@@ -309,9 +308,9 @@ type block struct {
 
 func (b block) replica() string { return b.Thanos.Labels[replicaLabel] }
 
-// blocks are those of the bucket.
-func (c *chain) blocks() ([]block, error) {
-	files, err := filepath.Glob(filepath.Join(c.bucket, "*", "meta.json"))
+// readBlocks returns the blocks in directories.
+func readBlocks(pattern string) ([]block, error) {
+	files, err := filepath.Glob(filepath.Join(pattern, "*", "meta.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +320,7 @@ func (c *chain) blocks() ([]block, error) {
 		if err != nil {
 			return nil, err
 		}
-		var b block
+		b := block{dir: filepath.Dir(file)}
 		if err := json.Unmarshal(text, &b); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
@@ -368,37 +367,40 @@ func significant(v float64) float64 {
 	return rounded
 }
 
-// writeGrowth says of every figure that is a sum over the cluster what is fixed, what
-// each thousandth adds, how far a measurement is from that line, and what it gives at
-// full size.
+// writeGrowth writes a table of all figures, with the line through those that are sums over
+// the cluster: what is fixed and what each thousandth adds, by how many percent each
+// measurement is off, and what the line gives at full size.
 func writeGrowth(out io.Writer, measured map[int]figures) error {
 	sizes := slices.Sorted(maps.Keys(measured))
-	if len(sizes) < 3 {
-		return nil // A line through two points says nothing.
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "#\n# PART\tUNIT")
+	for _, s := range sizes {
+		fmt.Fprintf(table, "\t%d", s)
 	}
-	first := measured[sizes[0]]
-	for _, part := range slices.Sorted(maps.Keys(first)) {
-		for _, unit := range slices.Sorted(maps.Keys(first[part])) {
-			if strings.HasPrefix(unit, "B/") || strings.HasPrefix(unit, "%") {
-				continue // Of one, or of a hundred: no sum.
-			}
+	fmt.Fprintln(table, "\tLINE OF K THOUSANDTHS\tOFF, %\tFULL SIZE")
+	for _, part := range slices.Sorted(maps.Keys(measured[sizes[0]])) {
+		for _, unit := range slices.Sorted(maps.Keys(measured[sizes[0]][part])) {
+			fmt.Fprintf(table, "# %s\t%s", part, unit)
 			x, y := make([]float64, len(sizes)), make([]float64, len(sizes))
 			for i, s := range sizes {
 				x[i], y[i] = float64(s), measured[s][part][unit]
+				fmt.Fprintf(table, "\t%.4g", y[i])
 			}
-			fixed, each, off := line(x, y)
-			if _, err := fmt.Fprintf(out, "# %s %s: %.4g + %.4g for each thousandth, at most %.0f %% off; %.4g at full size\n",
-				part, unit, fixed, each, 100*off, fixed+each*thousand); err != nil {
-				return err
+			// Of one, or of a hundred, is no sum; and a line through two points says nothing.
+			if len(sizes) > 2 && !strings.HasPrefix(unit, "B/") && !strings.HasPrefix(unit, "%") {
+				fixed, each, off := line(x, y)
+				fmt.Fprintf(table, "\t%.4g + %.4g k\t%+d\t%.4g\n", fixed, each, off, fixed+each*thousand)
+			} else {
+				fmt.Fprintln(table, "\t\t\t")
 			}
 		}
 	}
-	return nil
+	return table.Flush()
 }
 
 // line returns the straight line that has the least squares of relative distances, and
-// the largest of these.
-func line(x, y []float64) (fixed, each, off float64) {
+// by how many percent it is above each value.
+func line(x, y []float64) (fixed, each float64, off []int) {
 	var n, sx, sy, sxx, sxy float64
 	for i := range x {
 		w := 1 / max(y[i]*y[i], math.SmallestNonzeroFloat32)
@@ -407,7 +409,7 @@ func line(x, y []float64) (fixed, each, off float64) {
 	each = (n*sxy - sx*sy) / (n*sxx - sx*sx)
 	fixed = (sy - each*sx) / n
 	for i := range x {
-		off = max(off, math.Abs(fixed+each*x[i]-y[i])/y[i])
+		off = append(off, int(math.Round(100*(fixed+each*x[i]-y[i])/y[i])))
 	}
 	return fixed, each, off
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/prometheus/tsdb/fileutil"
+
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -37,6 +39,7 @@ type options struct {
 	beat             time.Duration // see targets
 	block            time.Duration // length of blocks
 	serverEnv        []string      // of servers, besides this process's
+	serverArgs       []string      // of servers, in place of the same flags of the manifests
 }
 
 // pod is a server with its sidecar.
@@ -59,6 +62,7 @@ type chain struct {
 	parts                       []*part // all, in the order in which they start
 	bucket, objstore, endpoints string  // the bucket's directory, its YAML, and what Query reads
 	next                        int     // port
+	lock                        fileutil.Releaser
 	ended                       func(*part, error)
 }
 
@@ -78,20 +82,26 @@ func newChain(o options, ended func(*part, error)) (*chain, error) {
 			return nil, fmt.Errorf("%s is not executable; make %s builds it", filepath.Join(o.bin, name), target)
 		}
 	}
+	if err := os.MkdirAll(o.data, 0o777); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.lock, _, err = fileutil.Flock(filepath.Join(o.data, "lock")); err != nil {
+		return nil, fmt.Errorf("%s is in use (%w); stop what uses it, or name another directory with --data", o.data, err)
+	}
 	c.bucket, c.objstore, c.endpoints = filepath.Join(o.data, "bucket"), filepath.Join(o.data, "objstore.yml"), filepath.Join(o.data, "endpoints.yml")
-	if err := os.MkdirAll(c.bucket, 0o777); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(c.objstore, fmt.Appendf(nil, "type: FILESYSTEM\nconfig: {directory: %q}\n", c.bucket), 0o666); err != nil {
-		return nil, err
-	}
-	err := c.serve()
-	if err == nil {
-		err = c.plan()
-	}
-	if err != nil {
-		c.close()
-		return nil, err
+	for _, do := range []func() error{
+		func() error { return os.MkdirAll(c.bucket, 0o777) },
+		func() error {
+			return os.WriteFile(c.objstore, fmt.Appendf(nil, "type: FILESYSTEM\nconfig: {directory: %q}\n", c.bucket), 0o666)
+		},
+		c.serve,
+		c.plan,
+	} {
+		if err := do(); err != nil {
+			c.close()
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -252,8 +262,10 @@ func (c *chain) server(name string, shard, shards int) (*part, error) {
 		return nil, err
 	}
 	p, err := c.add(name, "server", "prometheus", func(address string) ([]string, error) {
-		return with(args, nil, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(c.data, name), "--web.listen-address="+address,
-			"--storage.tsdb.min-block-duration="+c.block.String(), "--storage.tsdb.max-block-duration="+c.block.String()), nil
+		return with(args, nil, append([]string{
+			"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(c.data, name), "--web.listen-address=" + address,
+			"--storage.tsdb.min-block-duration=" + c.block.String(), "--storage.tsdb.max-block-duration=" + c.block.String(),
+		}, c.serverArgs...)...), nil
 	})
 	if err == nil {
 		p.env = c.serverEnv
@@ -328,6 +340,10 @@ func (c *chain) close() {
 	}
 	if c.targets != nil {
 		_ = c.targets.server.Close()
+	}
+	if c.lock != nil {
+		_ = c.lock.Release()
+		c.lock = nil
 	}
 }
 

@@ -320,7 +320,7 @@ func (h *harness) testExpressions(t *testing.T) {
 func (h *harness) testBucket(t *testing.T) {
 	var end int64 // of what all servers have uploaded
 	within(t, 10*time.Minute, "two blocks of each server", func() bool {
-		all, err := h.blocks()
+		all, err := readBlocks(h.bucket)
 		require.NoError(t, err)
 		n, last := map[string]int{}, map[string]int64{}
 		for _, b := range all {
@@ -403,7 +403,7 @@ func (h *harness) testUploads(t *testing.T) {
 	before := written()
 	uploaded := func() map[string]int {
 		n := map[string]int{}
-		all, err := h.blocks()
+		all, err := readBlocks(h.bucket)
 		require.NoError(t, err)
 		for _, b := range all {
 			n[b.replica()]++
@@ -424,7 +424,7 @@ func (h *harness) testUploads(t *testing.T) {
 	for path, at := range before {
 		require.Equal(t, at, after[path], "%s was written again", path)
 	}
-	all, err := h.blocks()
+	all, err := readBlocks(h.bucket)
 	require.NoError(t, err)
 	for i, a := range all {
 		for _, b := range all[:i] {
@@ -473,7 +473,7 @@ func TestAStormThroughASidecarEndsAndUploadsGoOn(t *testing.T) {
 		m, err := proc.ReadMemory(server.cmd.Process.Pid)
 		require.NoError(t, cmp.Or(context.Cause(ctx), err))
 		most = max(most, m.Anon)
-		blocks, err := c.blocks()
+		blocks, err := readBlocks(c.bucket)
 		return err == nil && len(blocks) > 1 && answered.Load() > 20
 	})
 	end()

@@ -44,8 +44,8 @@ func execute(ctx context.Context, args []string, out io.Writer) error {
 	measure := app.Command("bench", "Measure what each part takes, for clusters of some thousandths of 7,500 nodes.")
 	thousandths := measure.Flag("thousandths", "A size to measure; repeat it.").Default("1", "2", "4", "8").Ints()
 	expressions := measure.Flag("expressions", "What is asked: a list of objects with expr, in YAML or JSON.").Default("bench/oomstorm/internal/scenario/expressions.yaml").String()
-	rounds := measure.Flag("rounds", "How often every expression is asked.").Default("3").Int()
-	window := measure.Flag("window", "How long to measure each at rest, and half of the length of blocks.").Default("2m").Duration()
+	rounds := measure.Flag("rounds", "How often every expression is asked.").Default("5").Int()
+	window := measure.Flag("window", "How long to measure each at rest, and what queries look back.").Default("2m").Duration()
 	command, err := cli.Parse(app, args)
 	if err != nil {
 		return err
