@@ -191,6 +191,8 @@ func TestThePageTakesOnesBucketAndSize(t *testing.T) {
 	p := find[*monitoringv1.Prometheus](t, objects)
 	require.Greater(t, *p.Spec.Shards, int32(3), "the manifests' own number shows nothing")
 	require.Contains(t, *p.Spec.Image, "promguard")
+	query := index(t, objects).deployments["thanos-query"].Spec.Template.Spec.Containers[0]
+	require.Positive(t, p.Spec.Resources.Limits.Memory().Cmp(*query.Resources.Limits.Memory()), "promguard's limits are of Query's memory")
 	for _, object := range objects {
 		if s, ok := object.(*appsv1.StatefulSet); ok && s.Name == "thanos-compact" {
 			require.Len(t, s.Spec.VolumeClaimTemplates, 1)
