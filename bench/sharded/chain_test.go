@@ -514,9 +514,9 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
 
-// A looked-up server that is gone is missing without a word, which is why the chain, and
-// the manifests, name each.
-func TestAServerThatIsLookedUpIsMissingWithoutAWarning(t *testing.T) {
+// Query's servers are named, as one that is looked up and gone is missing without a word;
+// those of rules are looked up, and rules go on.
+func TestTheQueryOfRulesAnswersWithoutAServerThatIsGone(t *testing.T) {
 	o := testOptions(t)
 	o.shards, o.replicas, o.queries = 2, 1, 1
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -525,11 +525,12 @@ func TestAServerThatIsLookedUpIsMissingWithoutAWarning(t *testing.T) {
 	t.Cleanup(c.close)
 	text, err := os.ReadFile(c.endpoints)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.endpoints, []byte(strings.ReplaceAll(string(text), "strict: true", "strict: false")), 0o666))
+	rules, _, err := c.thanos("thanos-rule-query", "rule-query.yaml", nil, "--endpoint.sd-config="+strings.ReplaceAll(string(text), "strict: true", "strict: false"))
+	require.NoError(t, err)
 	require.NoError(t, c.start(ctx))
 	kill(c.pods[1][0].parts()...)
 	within(t, time.Minute, "an answer without half of the cluster and without a warning", func() bool {
-		a, err := ask(ctx, c.reads(), question{"/api/v1/query", url.Values{"query": {"count(up == 1)"}}})
-		return err == nil && len(a.missing()) == 0 && a.number() < float64(c.targets.count)
+		a, err := ask(ctx, rules.url, question{"/api/v1/query", url.Values{"query": {"count(up == 1)"}, "partial_response": {"false"}}})
+		return err == nil && a.Status == "success" && len(a.missing()) == 0 && a.number() < float64(c.targets.count)
 	})
 }
