@@ -109,14 +109,12 @@ func readExpressions(file string) ([]string, error) {
 	if err := yaml.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	seen, all := map[string]bool{}, []string(nil)
-	for _, e := range list {
-		if !seen[e.Expr] {
-			seen[e.Expr] = true
-			all = append(all, e.Expr)
-		}
+	all := make([]string, len(list))
+	for i, e := range list {
+		all[i] = e.Expr
 	}
-	return all, nil
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // measureSize starts a chain and measures it at rest, and then what queries take.
