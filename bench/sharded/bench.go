@@ -384,9 +384,10 @@ func writeGrowth(out io.Writer, measured map[int]figures) error {
 				x[i], y[i] = float64(s), measured[s][part][unit]
 				fmt.Fprintf(table, "\t%.4g", y[i])
 			}
-			// Of one, or of a hundred, is no sum; and a line through two points says nothing.
-			if len(sizes) > 2 && !strings.HasPrefix(unit, "B/") && !strings.HasPrefix(unit, "%") {
-				fixed, each, off := line(x, y)
+			// Of one, or of a hundred, is no sum; a line through two points says nothing, and
+			// one that falls that nothing grows.
+			sum := !strings.HasPrefix(unit, "B/") && !strings.HasPrefix(unit, "%")
+			if fixed, each, off := line(x, y); sum && len(sizes) > 2 && each > 0 {
 				fmt.Fprintf(table, "\t%.4g + %.4g k\t%+d\t%.4g\n", fixed, each, off, fixed+each*thousand)
 			} else {
 				fmt.Fprintln(table, "\t\t\t")
