@@ -25,8 +25,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
-	"github.com/promguard/promguard/internal/cli"
 )
 
 // figures are the bytes of a server's live heap: all of it, and by who allocated them
@@ -92,52 +90,33 @@ func measure(ctx context.Context, b binary.Binary, t *target, kind string, scrap
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
+	cmd := exec.Command(b.Path, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr}, b.Args...)...)
+	p, err := proc.Start(cmd, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, b.Path, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr}, b.Args...)...)
-	cmd.Stderr = log
-	ended := make(chan error, 1)
-	if err := proc.Start(cmd, func() { ended <- cmd.Wait() }); err != nil {
-		return nil, err
-	}
-	f, err := heapAfter(ctx, "http://"+addr, scrapes, ended)
-	if err != nil {
-		text, _ := os.ReadFile(log.Name())
-		err = cli.NewTail(err, string(text[max(0, len(text)-maxTail):]))
-	}
-	proc.KillGroup(cmd.Process.Pid)
-	<-ended //nolint:errcheck // It was killed, or heapAfter has told how it ended.
-	return f, err
+	defer p.Kill()
+	return heapAfter(ctx, p, "http://"+addr, scrapes)
 }
 
-// maxTail is how much is told of the log of a server that failed.
-const maxTail = 2000
-
 // heapAfter reads the heap of a server when it has scraped so often.
-func heapAfter(ctx context.Context, url string, scrapes int, ended chan error) (figures, error) {
+func heapAfter(ctx context.Context, p *proc.Process, url string, scrapes int) (figures, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, fmt.Errorf("it has not scraped %d times within 10m: give it fewer --pods, or a quieter machine", scrapes))
 	defer cancel()
 	for scraped(ctx, url) < scrapes {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case err := <-ended:
-			ended <- err
-			return nil, fmt.Errorf("it ended (%w)", cmp.Or(err, errEnded))
-		case <-time.After(100 * time.Millisecond):
+		switch err := p.Wait(ctx); {
+		case errors.Is(err, proc.ErrEnded):
+			return nil, p.Error("it ended", p.How())
+		case err != nil:
+			return nil, err
 		}
 	}
 	return readHeap(ctx, url)
 }
 
-var errEnded = errors.New("exit status 0")
-
 // scraped returns how many scrapes have ended.
 func scraped(ctx context.Context, url string) int {
-	body, err := telemetry.Get(ctx, url+"/api/v1/query?query=count_over_time(up[1h])")
+	body, err := proc.Get(ctx, url+"/api/v1/query?query=count_over_time(up[1h])")
 	if err != nil {
 		return 0 // It is not ready.
 	}
@@ -153,7 +132,7 @@ var countRE = regexp.MustCompile(`"value":\[[^,]+,"([0-9]+)"`)
 
 // readHeap reads the profile of the heap that lives.
 func readHeap(ctx context.Context, url string) (figures, error) {
-	body, err := telemetry.Collect(ctx, url)
+	body, err := proc.Collect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +145,11 @@ func readHeap(ctx context.Context, url string) (figures, error) {
 	for _, s := range p.Sample {
 		f[owner(s)] += float64(s.Value[index])
 	}
-	metrics, err := telemetry.Metrics(ctx, url, "go_memstats_heap_alloc_bytes", "prometheus_tsdb_head_series")
+	values, err := proc.Metrics(ctx, url, "go_memstats_heap_alloc_bytes", "prometheus_tsdb_head_series")
 	if err != nil {
 		return nil, err
 	}
-	f[heap], f[series] = metrics[0], metrics[1]
+	f[heap], f[series] = values[0], values[1]
 	return f, nil
 }
 

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -25,8 +21,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
-	"github.com/promguard/promguard/internal/cli"
 )
 
 // phase is something that a server does to its head and that takes memory.
@@ -57,7 +51,6 @@ type peaks struct{ live, rss int64 }
 // observer reads what a server writes: the lines of its log say which phase it is in,
 // those of its collector how much was live.
 type observer struct {
-	pid      int
 	restart  string // before the names of phases: of which start they are
 	url      string
 	profiles string // where the profiles of each phase's peak go; "": nowhere
@@ -70,14 +63,11 @@ type observer struct {
 	entered chan string
 }
 
-var gcRE = regexp.MustCompile(`^gc \d+ @.* \d+->\d+->(\d+) MB, `)
-
 func (o *observer) line(text string) {
-	if m := gcRE.FindStringSubmatch(text); m != nil {
-		mib, _ := strconv.ParseInt(m[1], 10, 64)
+	if live, ok := proc.Collected(text); ok {
 		o.mu.Lock()
 		p := o.peaks[o.phase]
-		p.live = max(p.live, mib<<20)
+		p.live = max(p.live, live)
 		o.peaks[o.phase] = p
 		o.mu.Unlock()
 		return
@@ -111,19 +101,10 @@ func (o *observer) enter(name string) {
 	}
 }
 
-// follow reads the log of a server until it ends, into the file besides.
-func (o *observer) follow(r io.Reader, log io.Writer) {
-	in := bufio.NewScanner(io.TeeReader(r, log))
-	in.Buffer(nil, 1<<20)
-	for in.Scan() {
-		o.line(in.Text())
-	}
-}
-
 // sample reads how much of the process is resident and is not a file's.
-func (o *observer) sample(ctx context.Context) {
+func (o *observer) sample(ctx context.Context, pid int) {
 	for tick := time.NewTicker(2 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		m, err := proc.ReadMemory(o.pid)
+		m, err := proc.ReadMemory(pid)
 		if err != nil {
 			return
 		}
@@ -141,7 +122,7 @@ func (o *observer) watch(ctx context.Context) {
 		o.mu.Lock()
 		before := o.phase
 		o.mu.Unlock()
-		body, err := telemetry.Get(ctx, o.url+"/debug/pprof/heap")
+		body, err := proc.Get(ctx, o.url+"/debug/pprof/heap")
 		if err != nil {
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -165,10 +146,9 @@ func (o *observer) watch(ctx context.Context) {
 // server is a process that is observed.
 type server struct {
 	*observer
-	cmd   *exec.Cmd
-	ended chan error
-	log   *os.File
-	stop  context.CancelFunc
+	*proc.Process
+
+	stop context.CancelFunc // watching it
 }
 
 func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gogc string) (*server, error) {
@@ -180,11 +160,7 @@ func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gog
 	if err := os.WriteFile(file, []byte("global: {}\n"), 0o600); err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, b.Path, append([]string{
+	cmd := exec.Command(b.Path, append([]string{
 		"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr,
 		"--storage.tsdb.retention.time=100y", "--storage.tsdb.block-reload-interval=30s",
 	}, b.Args...)...)
@@ -192,25 +168,15 @@ func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gog
 	if gogc != "" {
 		cmd.Env = append(cmd.Env, "GOGC="+gogc)
 	}
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
 	o.restart, o.url, o.phase, o.entered = restart, "http://"+addr, restart+"start", make(chan string, 100)
-	watching, stop := context.WithCancel(ctx)
-	s := &server{o, cmd, make(chan error, 1), log, stop}
-	err = proc.Start(cmd, func() {
-		o.follow(out, log)
-		s.ended <- cmd.Wait()
-	})
+	p, err := proc.Start(cmd, o.line)
 	if err != nil {
-		stop()
 		return nil, err
 	}
-	o.pid = cmd.Process.Pid
+	watching, stop := context.WithCancel(ctx)
 	go o.watch(watching)
-	go o.sample(watching)
-	return s, nil
+	go o.sample(watching, p.PID())
+	return &server{o, p, stop}, nil
 }
 
 // reaches waits until the server enters a phase.
@@ -219,10 +185,8 @@ func (s *server) reaches(ctx context.Context, name string) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err := <-s.ended:
-			s.ended <- err
-			text, _ := os.ReadFile(s.log.Name())
-			return cli.NewTail(fmt.Errorf("it ended before %q (%w)", name, errors.Join(err, errEnded)), string(text[max(0, len(text)-maxTail):]))
+		case <-s.Dead():
+			return s.Error(fmt.Sprintf("it ended before %q", name), s.How())
 		case entered := <-s.entered:
 			if entered == name {
 				return nil
@@ -240,7 +204,7 @@ func (s *server) rest(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	m, err := proc.ReadMemory(s.pid)
+	m, err := proc.ReadMemory(s.PID())
 	if err != nil {
 		return err
 	}
@@ -252,13 +216,7 @@ func (s *server) rest(ctx context.Context, name string) error {
 	return nil
 }
 
-func (s *server) end(sig syscall.Signal) {
-	_ = s.cmd.Process.Signal(sig)
-	err := <-s.ended
-	s.ended <- err
-	s.stop()
-	s.log.Close()
-}
+const phaseTimeout = 30 * time.Minute
 
 // throughPhases takes a server through its phases, on a copy of a data directory, and
 // returns the peaks, and the whole heap where it rests.
@@ -271,7 +229,7 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(data)); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Minute, errors.New("a phase did not end within 30m"))
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseTimeout, errors.New("a phase did not end within 30m"))
 	defer cancel()
 	o := &observer{peaks: map[string]peaks{}, rests: map[string]figures{}, most: map[string]int64{}, profiles: profiles}
 	for _, restart := range []string{"", "restart-"} {
@@ -289,10 +247,11 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 			}
 		}
 		if err != nil || restart == "" {
-			s.end(syscall.SIGKILL)
-		} else {
-			s.end(syscall.SIGTERM)
+			s.Kill()
+		} else if !s.Stop(ctx, phaseTimeout) {
+			err = errors.New("it did not end after SIGTERM")
 		}
+		s.stop()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -145,7 +145,7 @@ exec %[1]s "$@"
 	err := execute(t.Context(), []string{"run", "--scenario=" + write(t, "brief.yaml", brief), "--binary=" + dying, "--tmp-dir=" + tmp}, &stdout, stderr)
 	require.ErrorIs(t, err, cli.Exit(1), stderr.String())
 	requireEmpty(t, tmp)
-	require.Contains(t, stderr.String(), "dying ended in storm: signal killed;")
+	require.Contains(t, stderr.String(), "dying ended in storm: signal: killed;")
 	require.Contains(t, stderr.String(), "UNMET: it lives (dying): alive in storm is 0, less than 1")
 	require.Contains(t, stderr.String(), "UNMET: it gets there (dying): alive in never is 0, less than 1")
 	lived := figure(t, &stdout, "lived-sec")

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -31,18 +32,16 @@ type target struct {
 // startTargets starts the server, a bare proxy and the given ones before it. The caller
 // calls stop, whatever the error.
 func startTargets(proxies []string) (targets []*target, stop func(), err error) {
-	var running []*exec.Cmd
+	var running []*proc.Process
 	stop = func() {
-		for _, cmd := range running {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // It was killed.
+		for _, p := range running {
+			p.Kill()
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, stop, err
 	}
-	runtime.LockOSThread() // Children end with the thread that started them.
 	upstream := ""
 	for _, spec := range append([]string{"none=" + self + " serve --listen={listen}", "bare=" + self + " serve --listen={listen} --upstream={upstream}"}, proxies...) {
 		name, command, _ := strings.Cut(spec, "=")
@@ -54,16 +53,15 @@ func startTargets(proxies []string) (targets []*target, stop func(), err error) 
 		if len(args) == 0 {
 			return nil, stop, fmt.Errorf("--proxy=%q: use NAME=PATH [ARG...]", spec)
 		}
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Stderr, cmd.SysProcAttr = os.Stderr, proc.ChildAttr()
-		if err := cmd.Start(); err != nil {
+		p, err := proc.Start(exec.Command(args[0], args[1:]...), nil)
+		if err != nil {
 			return nil, stop, fmt.Errorf("%s: %w", name, err)
 		}
-		running = append(running, cmd)
-		if err := waitListens(listen); err != nil {
+		running = append(running, p)
+		if err := waitListens(p, listen); err != nil {
 			return nil, stop, fmt.Errorf("%s: %w", name, err)
 		}
-		t := &target{name, "http://" + listen, cmd.Process.Pid, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}}
+		t := &target{name, "http://" + listen, p.PID(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}}
 		if targets = append(targets, t); upstream == "" {
 			upstream = t.url
 		}
@@ -71,15 +69,17 @@ func startTargets(proxies []string) (targets []*target, stop func(), err error) 
 	return targets, stop, nil
 }
 
-func waitListens(address string) (err error) {
-	for range 200 {
-		var conn net.Conn
-		if conn, err = net.Dial("tcp", address); err == nil {
+func waitListens(p *proc.Process, address string) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, errors.New("nothing listens on "+address))
+	defer cancel()
+	for {
+		if conn, err := net.Dial("tcp", address); err == nil {
 			return conn.Close()
 		}
-		time.Sleep(50 * time.Millisecond)
+		if err := p.Wait(ctx); err != nil {
+			return p.Error("not ready", err.Error())
+		}
 	}
-	return err
 }
 
 // answer is a small matrix.

@@ -26,7 +26,6 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/kubelike"
 )
 
@@ -233,7 +232,7 @@ func (f figures) queries(ctx context.Context, c *chain, queries []string, window
 
 // metric adds the value of a metric of a process, times a factor.
 func (f figures) metric(ctx context.Context, p *part, unit string, factor float64, name string) error {
-	values, err := telemetry.Metrics(ctx, p.url, name)
+	values, err := proc.Metrics(ctx, p.url, name)
 	if err == nil {
 		f.add(p.kind, unit, factor*values[0])
 	}
@@ -248,7 +247,7 @@ func (f figures) memory(ctx context.Context, c *chain) error {
 			return err
 		}
 		f.add(p.kind, "rss-B", float64(m.RSS))
-		if _, err := telemetry.Collect(ctx, p.url); err != nil {
+		if _, err := proc.Collect(ctx, p.url); err != nil {
 			return err
 		}
 		if err := f.metric(ctx, p, "live-B", 1, "go_memstats_heap_alloc_bytes"); err != nil {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/internal/cli"
 )
 
@@ -55,7 +54,7 @@ func (p *part) start(ended func(*part, error)) error {
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.done = make(chan struct{})
 	p.stopped.Store(false)
-	err = proc.Start(p.cmd, func() {
+	err = proc.Launch(p.cmd, func() {
 		p.how = p.cmd.Wait()
 		close(p.done)
 		if !p.stopped.Load() {
@@ -87,7 +86,7 @@ func (p *part) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("%s is not ready after %s; its log is %s", p.name, readyTimeout, p.log))
 	defer cancel()
 	return until(ctx, func() bool {
-		_, err := telemetry.Get(ctx, p.url+"/-/ready")
+		_, err := proc.Get(ctx, p.url+"/-/ready")
 		return err == nil
 	})
 }

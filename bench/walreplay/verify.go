@@ -73,9 +73,6 @@ func verifyReplays(ctx context.Context, c verifyConfig, dir *datadir.Dir, tmp st
 	if err != nil {
 		return err
 	}
-	// A server dies with the thread that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	var (
 		servers []*replay.Server
 		heads   []verify.Head

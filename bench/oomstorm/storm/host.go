@@ -20,7 +20,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -209,7 +208,7 @@ func (s *session) settle(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 	}
-	if _, err := telemetry.Collect(ctx, s.URL); err != nil {
+	if _, err := proc.Collect(ctx, s.URL); err != nil {
 		return 0, errors.Join(s.wait(ctx), fmt.Errorf("asking %s for a garbage collection: %w", s.binary.Name, err))
 	}
 	begin = time.Now()

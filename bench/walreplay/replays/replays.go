@@ -36,9 +36,6 @@ type (
 	Summary = verify.Summary
 )
 
-// Open looks at a directory, which must have something to replay and not be in use.
-func Open(path string) (*Dir, error) { return datadir.Open(path) }
-
 // WithCopies calls fn with a data directory and a temporary one that has room for some
 // copies of it, and of which nothing is left afterwards.
 func WithCopies(path, tmpDir string, copies int, fn func(dir *Dir, tmp string) error) (err error) {
@@ -115,8 +112,7 @@ func Flags(ctx context.Context, b binary.Binary, limited bool) []string {
 }
 
 // Start replays a copy under a binary and leaves it running, so that it changes
-// nothing: it scrapes nothing and does not compact. The calling goroutine must stay
-// locked to its thread until the server is killed.
+// nothing: it scrapes nothing and does not compact.
 func Start(ctx context.Context, b binary.Binary, dir *Dir, at string, o Options) (*Server, error) {
 	if err := dir.Copy(ctx, at); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(at))

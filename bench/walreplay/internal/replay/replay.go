@@ -6,17 +6,14 @@
 package replay
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,8 +21,6 @@ import (
 
 	"github.com/promguard/promguard/bench/internal/binary"
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/bench/internal/telemetry"
-	"github.com/promguard/promguard/internal/cli"
 )
 
 // Options say how to replay.
@@ -75,7 +70,6 @@ const (
 
 	samplePeriod  = 10 * time.Millisecond
 	answerTimeout = time.Minute
-	tailLines     = 12
 )
 
 var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
@@ -83,9 +77,6 @@ var listenRE = regexp.MustCompile(`Listening on.* address=([0-9.]+:[0-9]+)`)
 // Run replays a data directory once and kills the process. It returns when the
 // process is gone, also if ctx is cancelled.
 func Run(ctx context.Context, b binary.Binary, o Options) (Result, error) {
-	// The parent-death signal is sent when the starting thread ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	s, err := Start(ctx, b, o)
 	if err != nil {
 		return Result{}, err
@@ -96,30 +87,29 @@ func Run(ctx context.Context, b binary.Binary, o Options) (Result, error) {
 
 // Server is a Prometheus that has replayed a data directory and answers.
 type Server struct {
+	*proc.Process
+
 	Result Result
 	URL    string // without a slash at its end
-	r      *running
+	binary binary.Binary
 }
 
-// Kill ends the process and waits for it. It may be called twice.
-func (s *Server) Kill() { s.r.kill() }
-
 // CPU is the process's user and system time until now.
-func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.r.cmd.Process.Pid) }
+func (s *Server) CPU() (time.Duration, error) { return proc.CPUTime(s.PID()) }
 
 // Err says how the process ended, in one error, if it has.
 func (s *Server) Err() error {
-	select {
-	case <-s.r.waited:
-		return s.r.died("ended")
-	default:
+	if s.Alive() {
 		return nil
 	}
+	return s.died("ended")
 }
 
-// Start replays a data directory and leaves the process running. The calling
-// goroutine must stay locked to its thread until the process has been killed:
-// when the thread ends, so does the process.
+func (s *Server) died(what string) error {
+	return s.Error(fmt.Sprintf("%s (%s) %s", s.binary.Name, s.binary.Path, what), s.How())
+}
+
+// Start replays a data directory and leaves the process running.
 func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 	if !proc.Supported {
 		return nil, errors.New("replays are measured through Linux's /proc and CPU clocks; this system has none")
@@ -133,30 +123,28 @@ func Start(ctx context.Context, b binary.Binary, o Options) (*Server, error) {
 	if err := os.WriteFile(config, []byte(cmp.Or(o.Config, "global: {}\n")), 0o666); err != nil {
 		return nil, err
 	}
-	r := &running{binary: b, started: make(chan struct{}), listening: make(chan struct{})}
-	r.cmd = exec.Command(b.Path, append([]string{
+	cmd := exec.Command(b.Path, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + o.DataDir, "--web.listen-address=127.0.0.1:0",
 	}, b.Args...)...)
-	r.cmd.Env = append(append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS)), o.Env...)
-	r.cmd.SysProcAttr = proc.ChildAttr()
-	if err := r.start(); err != nil {
+	cmd.Env = append(append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(o.GOMAXPROCS)), o.Env...)
+	r := &running{cmd: cmd, begin: time.Now(), started: make(chan struct{}), listening: make(chan struct{})}
+	p, err := proc.Start(cmd, r.line)
+	if err != nil {
 		return nil, fmt.Errorf("binary %s: %w", b.Name, err)
 	}
-	result, err := r.measure(ctx)
-	if err != nil {
-		r.kill()
+	s := &Server{Process: p, binary: b}
+	if err := s.measure(ctx, r); err != nil {
+		s.Kill()
 		return nil, err
 	}
-	return &Server{Result: result, URL: "http://" + r.addr, r: r}, nil
+	return s, nil
 }
 
-// running is a process that replays.
+// running is a process that replays, by its log. What is measured at a line is measured
+// when it is read, so that nothing comes between the line and the measurement.
 type running struct {
-	binary binary.Binary
-	cmd    *exec.Cmd
-	begin  time.Time
-	waited chan struct{} // closed when the process has ended
-	err    error         // how it ended; read after waited
+	cmd   *exec.Cmd
+	begin time.Time
 
 	started, listening chan struct{} // closed at the log lines of that meaning
 
@@ -164,55 +152,11 @@ type running struct {
 	result Result
 	fail   error // of a measurement
 	addr   string
-	tail   []string
-}
-
-func (r *running) start() error {
-	stderr, err := r.cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	r.begin = time.Now()
-	if err := r.cmd.Start(); err != nil {
-		return err
-	}
-	r.waited = make(chan struct{})
-	go func() {
-		r.readLog(stderr)
-		r.err = r.cmd.Wait()
-		close(r.waited)
-	}()
-	return nil
-}
-
-// kill ends the process and waits for it.
-func (r *running) kill() {
-	select {
-	case <-r.waited: // Its number may be another's by now.
-	default:
-		proc.KillGroup(r.cmd.Process.Pid)
-		<-r.waited
-	}
-}
-
-// readLog follows the log. What is measured at a line is measured here, so that
-// nothing comes between the line and the measurement.
-func (r *running) readLog(stderr io.Reader) {
-	in := bufio.NewScanner(stderr)
-	in.Buffer(nil, 1<<20)
-	for in.Scan() {
-		r.line(in.Text())
-	}
-	// A line that does not fit must not block the process.
-	_, _ = io.Copy(io.Discard, stderr)
 }
 
 func (r *running) line(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tail = append(r.tail, line); len(r.tail) > tailLines {
-		r.tail = r.tail[1:]
-	}
 	pid := r.cmd.Process.Pid
 	switch {
 	case strings.Contains(line, logStarting):
@@ -221,13 +165,11 @@ func (r *running) line(line string) {
 		r.result.Repaired = true
 	case strings.Contains(line, logStarted) && r.result.Wall == 0:
 		r.result.Wall = time.Since(r.begin)
-		var err error
-		r.result.CPU, err = proc.CPUTime(pid)
-		r.fail = errors.Join(r.fail, err)
-		r.result.Voluntary, r.result.Involuntary, err = proc.ContextSwitches(pid)
-		r.fail = errors.Join(r.fail, err)
-		r.result.ReadBytes, r.result.DiskReadBytes, err = proc.BytesRead(pid)
-		r.fail = errors.Join(r.fail, err)
+		var errs [3]error
+		r.result.CPU, errs[0] = proc.CPUTime(pid)
+		r.result.Voluntary, r.result.Involuntary, errs[1] = proc.ContextSwitches(pid)
+		r.result.ReadBytes, r.result.DiskReadBytes, errs[2] = proc.BytesRead(pid)
+		r.fail = errors.Join(r.fail, errors.Join(errs[:]...))
 		r.sampleMemory()
 		close(r.started)
 	}
@@ -241,78 +183,53 @@ func (r *running) line(line string) {
 func (r *running) sampleMemory() {
 	memory, err := proc.ReadMemory(r.cmd.Process.Pid)
 	if err != nil {
-		return // The process has just ended; how is told by r.err.
+		return // The process has just ended, which is noticed.
 	}
 	r.result.PeakAnon = max(r.result.PeakAnon, memory.Anon)
 }
 
-func (r *running) measure(ctx context.Context) (Result, error) {
+// measure waits until the log is replayed, and for what the process itself says then.
+func (s *Server) measure(ctx context.Context, r *running) error {
 	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
-	for {
+	for replaying := true; replaying; {
 		select {
 		case <-ctx.Done():
-			return Result{}, context.Cause(ctx)
-		case <-r.waited:
-			return Result{}, r.died("stopped before the WAL was replayed")
+			return context.Cause(ctx)
+		case <-s.Dead():
+			return s.died("stopped before the WAL was replayed")
 		case <-tick.C:
 			r.mu.Lock()
 			r.sampleMemory()
 			r.mu.Unlock()
 		case <-r.started:
-			return r.finish(ctx)
+			replaying = false
 		}
 	}
-}
-
-// finish adds what the process itself says.
-func (r *running) finish(ctx context.Context) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("%s replayed the WAL and then was not ready within %s", r.binary.Name, answerTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("%s replayed the WAL and then was not ready within %s", s.binary.Name, answerTimeout))
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		return Result{}, context.Cause(ctx)
-	case <-r.waited:
-		return Result{}, r.died("stopped before it answered")
+		return context.Cause(ctx)
+	case <-s.Dead():
+		return s.died("stopped before it answered")
 	case <-r.listening:
 	}
 	r.mu.Lock()
-	result, fail, addr := r.result, r.fail, r.addr
+	fail := r.fail
+	s.Result, s.URL = r.result, "http://"+r.addr
 	r.mu.Unlock()
 	if fail != nil {
-		return Result{}, fmt.Errorf("measuring %s: %w", r.binary.Name, fail)
+		return fmt.Errorf("measuring %s: %w", s.binary.Name, fail)
 	}
-	if err := awaitReady(ctx, "http://"+addr); err != nil {
-		return Result{}, fmt.Errorf("asking %s whether it is ready: %w", r.binary.Name, err)
+	if err := s.WaitReady(ctx, s.URL); err != nil { // A moment after its log is replayed.
+		return fmt.Errorf("asking %s whether it is ready: %w", s.binary.Name, err)
 	}
-	metrics, err := telemetry.Metrics(ctx, "http://"+addr, "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
+	metrics, err := proc.Metrics(ctx, s.URL, "prometheus_tsdb_data_replay_duration_seconds", "prometheus_tsdb_head_series")
 	if err != nil {
-		return Result{}, fmt.Errorf("asking %s how the replay went: %w", r.binary.Name, err)
+		return fmt.Errorf("asking %s how the replay went: %w", s.binary.Name, err)
 	}
-	result.Replay = time.Duration(metrics[0] * float64(time.Second))
-	result.HeadSeries = int64(metrics[1])
-	return result, nil
-}
-
-func (r *running) died(what string) error {
-	how := "ended"
-	if exit := (*exec.ExitError)(nil); errors.As(r.err, &exit) {
-		how = exit.String()
-	}
-	return cli.NewTail(fmt.Errorf("%s (%s) %s (%s)", r.binary.Name, r.binary.Path, what, how), strings.Join(r.tail, "\n"))
-}
-
-// awaitReady waits until the server answers reads, which is a moment after its log is
-// replayed.
-func awaitReady(ctx context.Context, root string) error {
-	for {
-		if _, err := telemetry.Get(ctx, root+"/-/ready"); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	s.Result.Replay = time.Duration(metrics[0] * float64(time.Second))
+	s.Result.HeadSeries = int64(metrics[1])
+	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"runtime"
 )
 
-// Start starts a process that ends with this one, and then lets wait run, which must
+// Launch starts a process that ends with this one, and then lets wait run, which must
 // wait for its end: the kernel kills it when the thread that started it ends, and that
 // stays until wait returns.
-func Start(cmd *exec.Cmd, wait func()) error {
+func Launch(cmd *exec.Cmd, wait func()) error {
 	cmd.SysProcAttr = ChildAttr()
 	started := make(chan error)
 	go func() {
