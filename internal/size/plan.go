@@ -12,11 +12,14 @@ import (
 
 const (
 	gib = 1 << 30
+	// usable is the part of a container's limit that GOMEMLIMIT is. Of that live may live at
+	// its worst moment, so that reads are answered in a storm without waiting, and from critical
+	// on new series are refused in any case (docs/memory-contract.md).
+	usable   = 0.9
+	live     = 0.6
+	critical = 0.85
 	// headroom is by how much a container's limit exceeds its heap (docs/memory.md).
-	headroom = 1.5
-	// critical is the part of a container at which new series are refused in any case: 85 %
-	// of GOMEMLIMIT, which is nine tenths of it (docs/memory-contract.md).
-	critical = 0.85 * 0.9
+	headroom = 1 / (live * usable)
 	// walHours is how much of the log there is before a checkpoint, and slack what a
 	// disk has to spare for compaction.
 	walHours = 3
@@ -106,7 +109,7 @@ func New(l Load, in Limits) (*Plan, error) {
 	largest := (1 + p.Unevenness) / float64(p.Shards)
 	p.HeapGiB = need * largest / gib
 	p.MemoryGiB = math.Ceil(headroom * p.HeapGiB)
-	spare := (critical*p.MemoryGiB - p.HeapGiB) * gib
+	spare := (critical*usable*p.MemoryGiB - p.HeapGiB) * gib
 	p.MaxHeadSeries = math.Floor(p.HeadSeries*largest + spare/(l.Sizes.HeadBytesPerSeries+l.Sizes.ScrapeCacheBytesPerSeries))
 	perDay := p.SamplesPerSecond * daySeconds * l.Sizes.BlockBytesPerSample / gib
 	if p.Shards > 1 {

@@ -121,6 +121,7 @@ func TestShardsHoldTheLoadWithinTheirMemory(t *testing.T) {
 			total := l.total()
 			whole := headroom * l.heap(total.Series, total.Dropped)
 			require.LessOrEqual(t, p.MemoryGiB*gib, memory, "%d nodes", nodes)
+			require.LessOrEqual(t, p.HeapGiB, 0.6*0.9*p.MemoryGiB, "%d nodes: six tenths of GOMEMLIMIT live", nodes)
 			require.GreaterOrEqual(t, p.MemoryGiB*gib*float64(p.Shards), whole, "%d nodes", nodes)
 			require.Less(t, p.MemoryGiB*gib*float64(p.Shards), whole*(1.1+p.Unevenness)+float64(p.Shards)*gib, "%d nodes", nodes)
 			require.Greater(t, p.MaxHeadSeries*float64(p.Shards), 1.05*p.HeadSeries*(1+p.Unevenness), "%d nodes: what is planned is within the limit", nodes)
