@@ -48,7 +48,6 @@ const (
 
 type serveFlags struct {
 	upstreams        upstreamFlags
-	upstreamWait     time.Duration
 	listenAddress    string
 	telemetryAddress string
 	webConfig        string
@@ -56,21 +55,18 @@ type serveFlags struct {
 	routePrefix      string
 	config           string
 	shutdownTimeout  time.Duration
-	topQueries       int
 }
 
 func serveCommand(app *kingpin.Application, logConfig *promslog.Config) subcommand {
 	var f serveFlags
 	c := app.Command("serve", "Serve the read API of a Prometheus server, within limits.")
 	f.upstreams.register(c)
-	c.Flag("upstream.wait", "How long to wait at the start for the upstream server to answer before giving up; 0s starts without waiting.").Default("0s").DurationVar(&f.upstreamWait)
 	c.Flag("web.listen-address", "Address to serve the API on.").Default(":9091").StringVar(&f.listenAddress)
 	c.Flag("web.telemetry-address", "Address to serve /metrics, health, reload and pprof on; plain HTTP, so not for the open network.").Default("127.0.0.1:9092").StringVar(&f.telemetryAddress)
 	c.Flag("web.config.file", "File that enables TLS or basic authentication on --web.listen-address, as for Prometheus.").StringVar(&f.webConfig)
 	c.Flag("web.external-url", "URL under which clients reach promguard; its path is the default of --web.route-prefix.").PlaceHolder("<URL>").StringVar(&f.externalURL)
 	c.Flag("web.route-prefix", "Path below which the API, /-/healthy and /-/ready are served, as for Prometheus; /guard, too, for whom page.users of the policy names.").PlaceHolder("<path>").StringVar(&f.routePrefix)
 	c.Flag("web.shutdown-timeout", "How long requests in flight may take to finish after SIGTERM.").Default("25s").DurationVar(&f.shutdownTimeout)
-	c.Flag("top-queries.size", topQueriesHelp).Default("100").IntVar(&f.topQueries)
 	c.Flag("config.file", "Policy file; without it every limit has its default. Reloaded on SIGHUP and POST /-/reload.").StringVar(&f.config)
 	return subcommand{c, func() error { return serve(f, promslog.New(logConfig)) }}
 }
@@ -104,10 +100,6 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	if err := web.Validate(f.webConfig); err != nil {
 		return fmt.Errorf("--web.config.file: %w", didyoumean.Field(err, web.Config{}))
 	}
-	top, err := newTop(f.topQueries)
-	if err != nil {
-		return cli.Misuse(err)
-	}
 	useMemory(logger)
 	reg := newRegistry()
 	r := newReloader(f.config, reg, logger)
@@ -129,11 +121,11 @@ func serveUntilSignal(f serveFlags, logger *slog.Logger) error {
 	upstreams.Registerer, upstreams.Logger = reg, logger
 	p := proxy.New(proxy.Options{
 		Pool: upstream.NewPool(upstreams), Kind: upstreams.Kind, Transport: upstreams.Transport, RoutePrefix: prefix,
-		Policy: policy, Registerer: reg, Logger: logger, Top: top,
+		Policy: policy, Registerer: reg, Logger: logger,
 	})
 	r.apply, r.logLost, r.log = p.SetPolicy, p.CountLostLog, policy.Log
 	defer r.close()
-	if err := waitUpstream(p, f.upstreamWait, logger); err != nil {
+	if err := lookUpstream(p, logger); err != nil {
 		return err
 	}
 	if _, err := maxprocs.Set(); err != nil {
@@ -184,27 +176,32 @@ func transportWith(file string, dialer *net.Dialer) (http.RoundTripper, error) {
 	return httpconfig.NewRoundTripperFromConfig(*c, "upstream", httpconfig.WithIdleConnTimeout(90*time.Second), httpconfig.WithDialContextFunc(dialer.DialContext))
 }
 
-// waitUpstream looks at the upstream servers, and waits for one to answer if it is to.
-func waitUpstream(p *proxy.Proxy, wait time.Duration, logger *slog.Logger) error {
+// lookUpstream looks at the upstream servers once. That none answers does not end a start:
+// promguard is ready once one does.
+func lookUpstream(p *proxy.Proxy, logger *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := p.WaitUpstream(ctx, wait); err != nil {
-		if ctx.Err() != nil { // Whatever the probe made of that.
-			return stoppedWaiting{context.Cause(ctx)}
-		}
-		return startError(err, wait, logger)
+	err := p.Probe(ctx)
+	_, mismatch := errors.AsType[*upstream.MismatchError](err)
+	switch {
+	case ctx.Err() != nil: // Whatever the probe made of that.
+		return stoppedLooking{context.Cause(ctx)}
+	case mismatch:
+		return asStartError(err)
+	case err != nil:
+		logger.Warn("Starting without the upstream server, which does not answer", "err", err)
 	}
 	return nil
 }
 
-// stoppedWaiting is the signal that ended the wait for the upstream server.
-type stoppedWaiting struct{ signal error }
+// stoppedLooking is the signal that ended the first look at the upstream server.
+type stoppedLooking struct{ signal error }
 
-func (e stoppedWaiting) Error() string {
+func (e stoppedLooking) Error() string {
 	return e.signal.Error() + " while waiting for the upstream server"
 }
 
-func (stoppedWaiting) Is(target error) bool { return target == run.ErrSignal }
+func (stoppedLooking) Is(target error) bool { return target == run.ErrSignal }
 
 func newRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()

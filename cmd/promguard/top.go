@@ -19,21 +19,7 @@ import (
 	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/running/remote"
-	"github.com/promguard/promguard/internal/screen"
 )
-
-const topQueriesHelp = "How many queries to keep of each minute and of each ten minutes, for /api/v1/promguard/top on the telemetry address; 0 means none."
-
-// newTop returns nil for size 0.
-func newTop(size int) (*screen.TopQueries, error) {
-	switch {
-	case size < 0 || size > screen.MaxTopQueries:
-		return nil, fmt.Errorf("--top-queries.size is %d: use 0 to %d", size, screen.MaxTopQueries)
-	case size == 0:
-		return nil, nil
-	}
-	return screen.NewTopQueries(size), nil
-}
 
 type topFlags struct {
 	placeFlags

@@ -4,9 +4,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"path"
 	"slices"
@@ -62,19 +60,6 @@ func (f *upstreamFlags) parse() (o upstream.Options, err error) {
 		return o, fmt.Errorf("--upstream.http-config.file: %w", err)
 	}
 	return o, nil
-}
-
-// startError returns what ends a start, given the error of the first look at the
-// upstream servers. That none answers does not: promguard is ready once one does.
-func startError(err error, wait time.Duration, logger *slog.Logger) error {
-	if _, ok := errors.AsType[*upstream.MismatchError](err); ok {
-		return asStartError(err)
-	}
-	if wait > 0 {
-		return fmt.Errorf("--upstream.url: %w (start it first, or give it more time with --upstream.wait)", err)
-	}
-	logger.Warn("Starting without the upstream server, which does not answer", "err", err)
-	return nil
 }
 
 func asStartError(err error) error {

@@ -20,7 +20,6 @@ import (
 
 	"github.com/promguard/promguard/internal/proxy/querylog"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/screen"
 )
 
 // dying sends a part of an answer and then closes the connection.
@@ -65,10 +64,7 @@ func logTo(t *testing.T) (set func(*Options), entries func() []*querylog.Entry) 
 
 func TestAnswerThatBreaksAfterItsHeadersIsRememberedAsFailed(t *testing.T) {
 	set, entries := logTo(t)
-	g := newTraced(t, dying(t, matrix(4000)[:100_000]), func(o *Options) {
-		o.Top = screen.NewTopQueries(10)
-		set(o)
-	})
+	g := newTraced(t, dying(t, matrix(4000)[:100_000]), set)
 	g.getPart(t, "/api/v1/query?query=up")
 	require.Equal(t, 1, g.top(t, "", 1).Queries[0].Failed)
 	require.Eventually(t, func() bool { return len(entries()) == 1 }, time.Minute, time.Millisecond)
@@ -130,7 +126,6 @@ func TestWholeAnswerIsNotRememberedAsBroken(t *testing.T) {
 	set, entries := logTo(t)
 	g := newTraced(t, upstream.URL, func(o *Options) {
 		o.Policy.Rules = newPolicy(t, enforceMax(100_000, true)).Rules
-		o.Top = screen.NewTopQueries(10)
 		set(o)
 	})
 	require.Contains(t, g.get(t, "/api/v1/query?query=up").body, "was truncated")

@@ -8,16 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
-
-	"github.com/promguard/promguard/internal/proxy/upstream"
-)
-
-const (
-	// waitProbeEvery is how often to probe while nothing is served yet, and
-	// waitLogEvery how often to say so.
-	waitProbeEvery = 500 * time.Millisecond
-	waitLogEvery   = 5 * time.Second
 )
 
 // Probe looks at the upstream servers once. Any answer over HTTP will do, whatever
@@ -25,30 +15,6 @@ const (
 // client is told so best by the server itself. Other errors than that nobody
 // answers are of a server that must not be served, an *upstream.MismatchError.
 func (p *Proxy) Probe(ctx context.Context) error { return p.pool.Check(ctx) }
-
-// WaitUpstream probes until there is an answer, for at most wait, and returns
-// the error of the last probe. With wait 0 it probes once.
-func (p *Proxy) WaitUpstream(ctx context.Context, wait time.Duration) error {
-	giveUp := time.Now().Add(wait)
-	var nextLog time.Time
-	for {
-		err := p.Probe(ctx)
-		now := time.Now()
-		left := giveUp.Sub(now)
-		if _, mismatch := errors.AsType[*upstream.MismatchError](err); err == nil || mismatch || left <= 0 || ctx.Err() != nil {
-			return err
-		}
-		if now.After(nextLog) {
-			p.logger.Warn("Waiting for the upstream server", "left", left.Round(time.Second), "err", err)
-			nextLog = now.Add(waitLogEvery)
-		}
-		select {
-		case <-time.After(min(left, waitProbeEvery)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
 
 // RunProbes looks at the upstream servers every few seconds until ctx is done. An
 // error is that of a server that must not be served.

@@ -71,9 +71,7 @@ func (p *Proxy) state() *screen.State {
 	for i := range found {
 		s.Running = append(s.Running, runningQuery(&found[i]))
 	}
-	if p.top != nil {
-		s.Costs = p.top.Costs(time.Now())
-	}
+	s.Costs = p.top.Costs(time.Now())
 	if policy.Redact {
 		redact(s)
 	}

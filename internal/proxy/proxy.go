@@ -51,8 +51,6 @@ type Options struct {
 	Transport http.RoundTripper
 	// ReadTimeout bounds the reading of a request's body; 0 means 10s.
 	ReadTimeout time.Duration
-	// Top adds up what queries cost; nil means that nobody does.
-	Top *screen.TopQueries
 	// StallTimeout bounds each write to a client; 0 means 30s. A client that
 	// takes longer to make room is disconnected.
 	StallTimeout time.Duration
@@ -118,7 +116,7 @@ func New(o Options) *Proxy {
 		router:       canonical.NewRouter(o.Kind, o.RoutePrefix),
 		analyzer:     querylimit.NewAnalyzer(queryCacheBytes),
 		transport:    o.Transport,
-		top:          o.Top,
+		top:          screen.NewTopQueries(topQueries),
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
 		partial:      o.Kind == upstream.KindThanos,

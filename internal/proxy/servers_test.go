@@ -21,7 +21,6 @@ import (
 	"github.com/promguard/promguard/internal/proxy/admission"
 	"github.com/promguard/promguard/internal/proxy/upstream"
 	"github.com/promguard/promguard/internal/querylimit"
-	"github.com/promguard/promguard/internal/screen"
 )
 
 func TestAlertLiftsNoBoundOfFederation(t *testing.T) {
@@ -166,7 +165,6 @@ func TestQueryThatOnlyTheServerKnowsIsRefusedOrPassedUnjudged(t *testing.T) {
 	require.NoError(t, err)
 	for mode, want := range map[querylimit.Mode]int{querylimit.ModeEnforce: 422, querylimit.ModeWarn: 200, querylimit.ModeObserve: 200, querylimit.ModeOff: 200} {
 		g := newProxy(t, behind.URL, func(o *querylimit.Options) { o.UnknownPromQL = mode }, func(o *Options) {
-			o.Top = screen.NewTopQueries(10)
 			o.Pool = upstream.NewPool(upstream.Options{
 				URLs: []*url.URL{root}, Probe: upstream.ProbeRequire, Transport: o.Transport, Registerer: prometheus.NewRegistry(), Logger: promslog.NewNopLogger(),
 			})

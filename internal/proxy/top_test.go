@@ -40,7 +40,7 @@ func TestTopQueriesAreToldByWhoAsked(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 	})
-	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Top = screen.NewTopQueries(10) })
+	g := newProxy(t, upstream.URL, nil)
 	ask := func(query, panel string) {
 		req := newRequest(t, http.MethodPost, g.URL, "query", url.Values{"query": {query}}.Encode())
 		req.Header.Set("X-Dashboard-Uid", "d1")
@@ -85,7 +85,7 @@ func TestARequestThatGotACopyCostsTheServerNothing(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"status":"success","data":{}}`)
 	})
-	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse, o.Top = true, screen.NewTopQueries(10) })
+	g := newProxy(t, upstream.URL, nil, func(o *Options) { o.Policy.Collapse = true })
 	done := make(chan int)
 	for range 2 {
 		go func() { done <- g.codeOf("/api/v1/query?query=up") }()

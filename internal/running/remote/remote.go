@@ -174,9 +174,6 @@ func end(ctx context.Context, s *promapi.Server, isProxy bool, id string) (err e
 func Top(ctx context.Context, s *promapi.Server, window, by string, limit int) (*screen.TopReport, error) {
 	params := url.Values{"window": {window}, "by": {by}, "limit": {strconv.Itoa(limit)}}
 	report, err := promapi.Ask[screen.TopReport](ctx, s, http.MethodGet, proxyTop, params, maxBytes)
-	if isCode(err, http.StatusNotFound) && strings.Contains(err.Error(), "--top-queries.size") {
-		return nil, err // It is a promguard that keeps none.
-	}
 	if isCode(err, http.StatusNotFound) {
 		report, err = promapi.Ask[screen.TopReport](ctx, s, http.MethodGet, serverTop, params, maxBytes)
 	}
