@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/promguard/promguard/bench/internal/binary"
@@ -33,8 +32,7 @@ type config struct {
 	scrapes int
 	count   int
 	// data is a data directory whose phases are measured in place of series.
-	data     string
-	profiles string
+	data string
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -45,7 +43,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	app.Flag("scrapes", "Scrapes before it is measured, one every ten seconds.").Default("3").IntVar(&c.scrapes)
 	app.Flag("count", "Measurements of each binary, in turns.").Default("1").IntVar(&c.count)
 	app.Flag("data", "Data directory of a killed server, with a log of more than three hours, as walreplay generate writes it. In place of series, say what the live heap and the resident memory grow to in replay, compaction, checkpoint, restart and shutdown, and what a series of the head costs before and after the compaction.").PlaceHolder("DIR").StringVar(&c.data)
-	app.Flag("profiles", "With --data: directory for the heap's profile at each peak, NAME/PHASE.pprof.").PlaceHolder("DIR").StringVar(&c.profiles)
 	if _, err := cli.Parse(app, args); err != nil {
 		return err
 	}
@@ -101,18 +98,11 @@ func measurePhases(ctx context.Context, binaries []binary.Binary, t *target, c c
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}
-			profiles := ""
-			if c.profiles != "" {
-				profiles = filepath.Join(c.profiles, b.Name)
-				if err := os.MkdirAll(profiles, 0o700); err != nil {
-					return err
-				}
-			}
-			live, rests, err := throughPhases(ctx, b, c.data, "5", profiles)
+			live, rests, err := throughPhases(ctx, b, c.data, "5")
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}
-			rss, _, err := throughPhases(ctx, b, c.data, "", "")
+			rss, _, err := throughPhases(ctx, b, c.data, "")
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}

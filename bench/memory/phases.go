@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/pprof/profile"
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/binary"
@@ -51,15 +50,13 @@ type peaks struct{ live, rss int64 }
 // observer reads what a server writes: the lines of its log say which phase it is in,
 // those of its collector how much was live.
 type observer struct {
-	restart  string // before the names of phases: of which start they are
-	url      string
-	profiles string // where the profiles of each phase's peak go; "": nowhere
+	restart string // before the names of phases: of which start they are
+	url     string
 
 	mu      sync.Mutex
 	phase   string
 	peaks   map[string]peaks
 	rests   map[string]figures // by phase of rest
-	most    map[string]int64   // by phase, of a profile that is kept
 	entered chan string
 }
 
@@ -116,33 +113,6 @@ func (o *observer) sample(ctx context.Context, pid int) {
 	}
 }
 
-// watch keeps, of each phase, the profile of the heap with the most bytes.
-func (o *observer) watch(ctx context.Context) {
-	for o.profiles != "" && ctx.Err() == nil {
-		o.mu.Lock()
-		before := o.phase
-		o.mu.Unlock()
-		body, err := proc.Get(ctx, o.url+"/debug/pprof/heap")
-		if err != nil {
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		p, err := profile.ParseData(body)
-		if err != nil {
-			continue
-		}
-		var sum int64
-		for _, s := range p.Sample {
-			sum += s.Value[3]
-		}
-		if sum > o.most[before] {
-			o.most[before] = sum
-			_ = os.WriteFile(filepath.Join(o.profiles, before+".pprof"), body, 0o600)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // server is a process that is observed.
 type server struct {
 	*observer
@@ -174,7 +144,6 @@ func (o *observer) start(ctx context.Context, b binary.Binary, dir, restart, gog
 		return nil, err
 	}
 	watching, stop := context.WithCancel(ctx)
-	go o.watch(watching)
 	go o.sample(watching, p.PID())
 	return &server{o, p, stop}, nil
 }
@@ -220,7 +189,7 @@ const phaseTimeout = 30 * time.Minute
 
 // throughPhases takes a server through its phases, on a copy of a data directory, and
 // returns the peaks, and the whole heap where it rests.
-func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles string) (map[string]peaks, map[string]figures, error) {
+func throughPhases(ctx context.Context, b binary.Binary, data, gogc string) (map[string]peaks, map[string]figures, error) {
 	dir, err := os.MkdirTemp("", "memory-*")
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +200,7 @@ func throughPhases(ctx context.Context, b binary.Binary, data, gogc, profiles st
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseTimeout, errors.New("a phase did not end within 30m"))
 	defer cancel()
-	o := &observer{peaks: map[string]peaks{}, rests: map[string]figures{}, most: map[string]int64{}, profiles: profiles}
+	o := &observer{peaks: map[string]peaks{}, rests: map[string]figures{}}
 	for _, restart := range []string{"", "restart-"} {
 		s, err := o.start(ctx, b, dir, restart, gogc)
 		if err != nil {
