@@ -4,7 +4,6 @@
 package size
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -14,16 +13,15 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 // Write writes the plan as text, json, or patch for kustomize.
 func (p *Plan) Write(w io.Writer, output string) error {
 	switch output {
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(p)
+	case cli.JSON:
+		return cli.WriteJSON(w, p)
 	case "patch":
 		_, err := fmt.Fprintf(w, patch, p.Shards, p.Replicas, p.retention(), p.MemoryGiB, p.MemoryGiB, p.DiskGiB)
 		if err == nil && p.Shards > 1 {

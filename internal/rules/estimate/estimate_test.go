@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +53,7 @@ func TestSavingFollowsFromSeriesAndIntervals(t *testing.T) {
 
 func TestTextHasARowPerRuleAndSaysWhatIsNotExact(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, testEstimate(t).Write(&b, FormatText))
+	require.NoError(t, testEstimate(t).Write(&b, cli.Text))
 	require.Equal(t, `Profile test on a test:
 
   SERIES  SAMPLES/S   MEMORY   WAL/DAY  BLOCKS/DAY  RULE
@@ -76,7 +78,7 @@ COULD NOT COUNT all of 2 of 7 rules.
 func TestProgramsReadTheSameFigures(t *testing.T) {
 	e := testEstimate(t)
 	var b strings.Builder
-	require.NoError(t, e.Write(&b, FormatJSON))
+	require.NoError(t, e.Write(&b, cli.JSON))
 	var got Estimate
 	require.NoError(t, json.Unmarshal([]byte(b.String()), &got))
 	require.Equal(t, *e, got)
@@ -90,7 +92,7 @@ func TestServerThatDropsAlreadySaysSoFirst(t *testing.T) {
 	e := New(profile(t, rules), c, Intervals{Default: time.Minute}, ModelSizes())
 	require.Equal(t, 511, e.AlreadyDropped)
 	var b strings.Builder
-	require.NoError(t, e.Write(&b, FormatText))
+	require.NoError(t, e.Write(&b, cli.Text))
 	require.True(t, strings.HasPrefix(b.String(), "511 SERIES ARE DROPPED ALREADY, "), b.String())
 	require.Contains(t, b.String(), "7 rules that find nothing to drop")
 	require.NotContains(t, b.String(), "whole")

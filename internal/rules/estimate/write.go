@@ -4,35 +4,21 @@
 package estimate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/promguard/promguard/internal/cli"
 )
 
-// Formats of an estimate.
-const (
-	FormatText = "text"
-	FormatJSON = "json"
-)
-
-// Formats returns the names of the formats.
-func Formats() []string { return []string{FormatText, FormatJSON} }
-
-// Write writes the estimate in one of the formats.
+// Write writes the estimate, as text unless the format is cli.JSON.
 func (e *Estimate) Write(w io.Writer, format string) error {
-	switch format {
-	case FormatJSON:
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(e)
-	case FormatText:
-		return e.writeText(w)
+	if format == cli.JSON {
+		return cli.WriteJSON(w, e)
 	}
-	return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(Formats(), ", "))
+	return e.writeText(w)
 }
 
 func (e *Estimate) writeText(w io.Writer) error {

@@ -6,25 +6,15 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
 	"github.com/promguard/promguard/internal/rules/evaluate"
 	"github.com/promguard/promguard/internal/rules/source"
 )
-
-// Formats of a report.
-const (
-	FormatText = "text"
-	FormatJSON = "json"
-)
-
-// Formats returns the names of the formats.
-func Formats() []string { return []string{FormatText, FormatJSON} }
 
 // Report is what was found. Make it with New.
 type Report struct {
@@ -253,16 +243,10 @@ func (r *Report) ExitCode() int {
 	return 0
 }
 
-// Write writes the report. The error is an unknown format or w's.
+// Write writes the report, as text unless the format is cli.JSON.
 func (r *Report) Write(w io.Writer, format string) error {
-	switch format {
-	case FormatText:
-		return r.writeText(w)
-	case FormatJSON:
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+	if format == cli.JSON {
+		return cli.WriteJSON(w, r)
 	}
-	return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(Formats(), ", "))
+	return r.writeText(w)
 }

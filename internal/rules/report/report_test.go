@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/check"
 	"github.com/promguard/promguard/internal/rules/evaluate"
@@ -56,7 +57,7 @@ func TestExitCodeIsThatOfTheWorst(t *testing.T) {
 		in.Problems = tc.problems
 		r := New(in)
 		require.Equal(t, tc.want, r.ExitCode(), tc.verdict)
-		require.Contains(t, text(t, r, FormatText), tc.says)
+		require.Contains(t, text(t, r, cli.Text), tc.says)
 	}
 }
 
@@ -64,14 +65,14 @@ func TestBothFormatsTellTheSame(t *testing.T) {
 	in := input(check.Gone, check.Thinned, check.Invisible)
 	in.Notes = map[string]string{"one": "it is odd"}
 	r := New(in)
-	plain := text(t, r, FormatText)
+	plain := text(t, r, cli.Text)
 	require.Contains(t, plain, "a.json: panel <gone>\n    Because it is gone.\n")
 	require.Contains(t, plain, "NOTE rule one: it is odd.\n")
 	require.Less(t, strings.Index(plain, "THINNED"), strings.Index(plain, "GONE"))
 	require.NotContains(t, plain, "<invisible>")
 
 	var back Report
-	require.NoError(t, json.Unmarshal([]byte(text(t, r, FormatJSON)), &back))
+	require.NoError(t, json.Unmarshal([]byte(text(t, r, cli.JSON)), &back))
 	require.Equal(t, *r, back)
 	require.Equal(t, Counts{Total: 3, Invisible: 1, Thinned: 1, Gone: 1}, back.Expressions)
 	require.Equal(t, 2, back.Rules[1].Affected)
@@ -104,7 +105,7 @@ func TestDataMakeAVerdictOnlyWorse(t *testing.T) {
 		require.Equal(t, tc.want, r.Verdict, "%s, %s", tc.proved, tc.measured)
 		require.Equal(t, 3, r.Rules[1].Dropped)
 		if tc.says != "" {
-			require.Contains(t, text(t, r, FormatText), tc.says)
+			require.Contains(t, text(t, r, cli.Text), tc.says)
 		}
 	}
 }
@@ -115,20 +116,20 @@ func TestResultThatIsEmptySaysNothing(t *testing.T) {
 	in.Measured = []evaluate.Measured{{Outcome: evaluate.Equal, Rows: 0}}
 	r := New(in)
 	require.Equal(t, 2, r.ExitCode())
-	require.NotContains(t, text(t, r, FormatText), "the result is the same")
+	require.NotContains(t, text(t, r, cli.Text), "the result is the same")
 }
 
 func TestNothingThatWasFoundIsNotProved(t *testing.T) {
 	r := New(input())
 	require.Equal(t, 2, r.ExitCode())
-	require.Contains(t, text(t, r, FormatText), "there is no expression in what was given")
+	require.Contains(t, text(t, r, cli.Text), "there is no expression in what was given")
 }
 
 func TestBreakThatOnlyTheDataShowIsSaid(t *testing.T) {
 	in := input(check.Invisible)
 	in.Data = &evaluate.Data{PerRule: []int{0, 0}}
 	in.Measured = []evaluate.Measured{{Outcome: evaluate.Gone, Rows: 1}}
-	require.Contains(t, text(t, New(in), FormatText), "WOULD BREAK 1 expression, which the data show and no rule explains.")
+	require.Contains(t, text(t, New(in), cli.Text), "WOULD BREAK 1 expression, which the data show and no rule explains.")
 }
 
 func TestPromguardThatIsNotMetIsAProblem(t *testing.T) {
@@ -137,7 +138,7 @@ func TestPromguardThatIsNotMetIsAProblem(t *testing.T) {
 	in.Measured = []evaluate.Measured{{Outcome: evaluate.Equal}}
 	r := New(in)
 	require.Equal(t, 2, r.ExitCode())
-	require.Contains(t, text(t, r, FormatText), `only for installations that have a{b!=""}`)
+	require.Contains(t, text(t, r, cli.Text), `only for installations that have a{b!=""}`)
 }
 
 func TestManyReasonsAreShortened(t *testing.T) {

@@ -5,11 +5,11 @@ package shard
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/rules/report"
 	"github.com/promguard/promguard/internal/rules/source"
 )
@@ -72,11 +72,8 @@ func (r *Report) ExitCode() int {
 
 // Write writes the report, as text unless the format is JSON.
 func (r *Report) Write(w io.Writer, format string) error {
-	if format == report.FormatJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+	if format == cli.JSON {
+		return cli.WriteJSON(w, r)
 	}
 	b := bufio.NewWriter(w)
 	section(b, "IN EACH SHARD", r.Rules, func(rule Rule) (string, string, string, bool) {
