@@ -7,10 +7,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"net/http"
@@ -21,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
@@ -79,7 +78,7 @@ type source interface {
 
 // stream is the answer to a remote read of everything.
 type stream struct {
-	frames  *frames
+	frames  *remote.ChunkedReader
 	body    io.Closer
 	builder labels.ScratchBuilder
 	ahead   *series // of a frame that was read too far
@@ -117,7 +116,7 @@ func everything(ctx context.Context, url string) (*stream, error) {
 		defer res.Body.Close()
 		return nil, refused(res)
 	}
-	return &stream{frames: &frames{r: bufio.NewReaderSize(res.Body, 1<<20)}, body: res.Body, builder: labels.NewScratchBuilder(16)}, nil
+	return &stream{frames: remote.NewChunkedReader(bufio.NewReaderSize(res.Body, 1<<20), maxFrame, nil), body: res.Body, builder: labels.NewScratchBuilder(16)}, nil
 }
 
 // next joins the frames of a series: one that is large comes in several.
@@ -143,12 +142,10 @@ func (s *stream) next() (*series, error) {
 }
 
 func (s *stream) part() (*series, error) {
-	b, err := s.frames.next()
-	if err != nil {
-		return nil, err
-	}
 	var res prompb.ChunkedReadResponse
-	if err := proto.Unmarshal(b, &res); err != nil {
+	if err := s.frames.NextProto(&res); errors.Is(err, io.EOF) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("a frame of the remote read's answer: %w", err)
 	}
 	if len(res.ChunkedSeries) != 1 {
@@ -162,50 +159,4 @@ func (s *stream) Close() error { return s.body.Close() }
 
 // maxFrame is far above what a server sends: by default a frame ends with the
 // first chunk beyond 1 MiB.
-const maxFrame = 256 << 20
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// frames takes the answer of a streamed remote read apart: the length of each
-// frame as uvarint, its CRC in 4 bytes, its data.
-type frames struct {
-	r *bufio.Reader
-}
-
-// next returns the next frame, or io.EOF after the last.
-func (f *frames) next() ([]byte, error) {
-	if _, err := f.r.Peek(1); err != nil {
-		return nil, err
-	}
-	size, err := binary.ReadUvarint(f.r)
-	if err != nil {
-		return nil, cut(err)
-	}
-	if size > maxFrame {
-		return nil, fmt.Errorf("a frame of the remote read's answer has %d bytes", size)
-	}
-	var sum [4]byte
-	if _, err := io.ReadFull(f.r, sum[:]); err != nil {
-		return nil, cut(err)
-	}
-	// Grows as data come, so that a wrong length takes no memory.
-	data, err := io.ReadAll(io.LimitReader(f.r, int64(size)))
-	if err != nil {
-		return nil, err
-	}
-	if uint64(len(data)) < size {
-		return nil, cut(io.EOF)
-	}
-	if crc32.Checksum(data, castagnoli) != binary.BigEndian.Uint32(sum[:]) {
-		return nil, errors.New("a frame of the remote read's answer has a wrong checksum")
-	}
-	return data, nil
-}
-
-// cut makes an end inside a frame an error.
-func cut(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the remote read's answer ends inside a frame")
-	}
-	return err
-}
+const maxFrame = 16 << 20
