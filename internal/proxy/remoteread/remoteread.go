@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package remoteread reads requests of Prometheus's remote read protocol as a proxy
-// must: within bounds that hold before memory is taken, strictly, and into a struct
-// from which the request is written anew. What two readers of the protocol could
-// understand in two ways is an error.
+// must: within bounds that hold before memory is taken, and by Prometheus's own code into
+// a struct from which the request is written anew, so that whoever gets it reads what was
+// judged.
 package remoteread
 
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/golang/snappy"
@@ -53,10 +53,16 @@ func Decode(compressed []byte, maxBytes int) (*Request, error) {
 		return nil, fmt.Errorf("remote read: %w", err)
 	}
 	r := &Request{}
-	if err := (&decoder{}).request(b, &r.pb); err != nil {
-		return nil, fmt.Errorf("remote read: %w", err)
+	if err = bounded(b); err == nil {
+		err = r.pb.Unmarshal(b)
 	}
-	if b, err = r.pb.Marshal(); err != nil {
+	if err == nil {
+		err = r.check()
+	}
+	if err == nil {
+		b, err = r.pb.Marshal()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("remote read: %w", err)
 	}
 	r.body = snappy.Encode(nil, b)
@@ -101,214 +107,85 @@ var matchTypes = [...]labels.MatchType{
 	prompb.LabelMatcher_RE: labels.MatchRegexp, prompb.LabelMatcher_NRE: labels.MatchNotRegexp,
 }
 
-// decoder counts what a request has.
-type decoder struct{ matchers, groupings int }
-
-func (d *decoder) request(b []byte, r *prompb.ReadRequest) error {
-	return fields(b, func(f *field) error {
-		switch f.number {
-		case 1:
-			if len(r.Queries) == querylimit.MaxReadQueries {
-				return fmt.Errorf("it has more than %d queries", querylimit.MaxReadQueries)
-			}
-			q := &prompb.Query{}
-			r.Queries = append(r.Queries, q)
-			return f.message(func(b []byte) error { return d.query(b, q) })
-		case 2:
-			return f.enums(&r.AcceptedResponseTypes)
+// bounded refuses a request that would take more than its share of memory once it is
+// decoded.
+func bounded(b []byte) error {
+	queries, matchers, groupings := 0, 0, 0
+	more := func(n *int, most int, what string) error {
+		if *n++; *n > most {
+			return fmt.Errorf("it has more than %d %s", most, what)
 		}
 		return nil
-	})
-}
-
-func (d *decoder) query(b []byte, q *prompb.Query) error {
-	return fields(b, func(f *field) error {
-		switch f.number {
-		case 1:
-			return f.int64(&q.StartTimestampMs)
-		case 2:
-			return f.int64(&q.EndTimestampMs)
-		case 3:
-			d.matchers++
-			if d.matchers > maxMatchers {
-				return fmt.Errorf("it has more than %d matchers", maxMatchers)
-			}
-			m := &prompb.LabelMatcher{}
-			q.Matchers = append(q.Matchers, m)
-			return f.message(func(b []byte) error { return matcher(b, m) })
-		case 4:
-			q.Hints = &prompb.ReadHints{}
-			return f.once(f.message(func(b []byte) error { return d.hints(b, q.Hints) }))
-		}
-		return nil
-	})
-}
-
-func matcher(b []byte, m *prompb.LabelMatcher) error {
-	err := fields(b, func(f *field) error {
-		switch f.number {
-		case 1:
-			var n int64
-			if err := f.int64(&n); err != nil {
-				return err
-			}
-			if n < 0 || n >= int64(len(matchTypes)) {
-				return fmt.Errorf("it has a matcher of the unknown type %d", n)
-			}
-			m.Type = prompb.LabelMatcher_Type(n)
-		case 2:
-			return f.once(f.text(&m.Name))
-		case 3:
-			return f.once(f.text(&m.Value))
-		}
-		return nil
-	})
-	if err == nil && m.Name == "" {
-		err = errors.New("it has a matcher without a label name")
 	}
-	return err
-}
-
-func (d *decoder) hints(b []byte, h *prompb.ReadHints) error {
-	return fields(b, func(f *field) error {
-		switch f.number {
-		case 1:
-			return f.int64(&h.StepMs)
-		case 2:
-			return f.once(f.text(&h.Func))
-		case 3:
-			return f.int64(&h.StartMs)
-		case 4:
-			return f.int64(&h.EndMs)
-		case 5:
-			d.groupings++
-			if d.groupings > maxGroupings {
-				return fmt.Errorf("it has more than %d labels in its hints", maxGroupings)
-			}
-			var label string
-			err := f.text(&label)
-			h.Grouping = append(h.Grouping, label)
-			return err
-		case 6:
-			var n int64
-			err := f.int64(&n)
-			h.By = n != 0
-			return err
-		case 7:
-			return f.int64(&h.RangeMs)
+	inHints := func(number protowire.Number, _ []byte) error {
+		if number == 5 {
+			return more(&groupings, maxGroupings, "labels in its hints")
 		}
 		return nil
+	}
+	inQuery := func(number protowire.Number, value []byte) error {
+		switch number {
+		case 3:
+			return more(&matchers, maxMatchers, "matchers")
+		case 4:
+			return eachMessage(value, inHints)
+		}
+		return nil
+	}
+	return eachMessage(b, func(number protowire.Number, value []byte) error {
+		if number != 1 {
+			return nil
+		}
+		if err := more(&queries, querylimit.MaxReadQueries, "queries"); err != nil {
+			return err
+		}
+		return eachMessage(value, inQuery)
 	})
 }
 
-// field is one field of a message on the wire.
-type field struct {
-	number protowire.Number
-	typ    protowire.Type
-	varint uint64
-	bytes  []byte
-	again  bool // it was there before
-}
-
-// fields calls read for each field of a message. Numbers that read does not know
-// are left out of what is sent on.
-func fields(b []byte, read func(*field) error) error {
-	seen := uint64(0)
+// eachMessage calls f for each field that has bytes, of a message on the wire.
+func eachMessage(b []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
-		var f field
-		var n int
-		if f.number, f.typ, n = protowire.ConsumeTag(b); n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		switch f.typ {
-		case protowire.VarintType:
-			f.varint, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(b)
-		case protowire.Fixed32Type, protowire.Fixed64Type:
-			n = protowire.ConsumeFieldValue(f.number, f.typ, b)
-		default:
-			return fmt.Errorf("field %d is a group", f.number)
-		}
+		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
 		b = b[n:]
-		if f.number < 64 {
-			bit := uint64(1) << f.number
-			f.again = seen&bit != 0
-			seen |= bit
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return protowire.ParseError(n)
 		}
-		if err := read(&f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// once refuses a field that a message has twice: of two, or of one message merged
-// from two, another reader may take another.
-func (f *field) once(err error) error {
-	if err == nil && f.again {
-		return fmt.Errorf("field %d is given twice", f.number)
-	}
-	return err
-}
-
-func (f *field) wrongType() error {
-	return fmt.Errorf("field %d has the wire type %d", f.number, f.typ)
-}
-
-func (f *field) int64(into *int64) error {
-	if f.typ != protowire.VarintType {
-		return f.wrongType()
-	}
-	*into = int64(f.varint)
-	return f.once(nil)
-}
-
-func (f *field) text(into *string) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	if !utf8.Valid(f.bytes) {
-		return fmt.Errorf("field %d is not UTF-8", f.number)
-	}
-	*into = string(f.bytes)
-	return nil
-}
-
-func (f *field) message(read func([]byte) error) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	return read(f.bytes)
-}
-
-// enums reads a repeated enum, packed or not.
-func (f *field) enums(into *[]prompb.ReadRequest_ResponseType) error {
-	add := func(n uint64) error {
-		if n > math.MaxInt32 || len(*into) == maxTypes {
-			return fmt.Errorf("it accepts more than %d types of answers, or an unknown one", maxTypes)
-		}
-		*into = append(*into, prompb.ReadRequest_ResponseType(n))
-		return nil
-	}
-	if f.typ == protowire.VarintType {
-		return add(f.varint)
-	}
-	return f.message(func(b []byte) error {
-		for len(b) > 0 {
-			value, n := protowire.ConsumeVarint(b)
-			if n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
-			if err := add(value); err != nil {
+		if value, _ := protowire.ConsumeBytes(b); kind == protowire.BytesType {
+			if err := f(number, value); err != nil {
 				return err
 			}
 		}
-		return nil
-	})
+		b = b[n:]
+	}
+	return nil
+}
+
+// check refuses what cannot be judged, and drops what is not known.
+func (r *Request) check() error {
+	r.pb.XXX_unrecognized = nil
+	if types := r.pb.AcceptedResponseTypes; len(types) > maxTypes || slices.ContainsFunc(types, func(t prompb.ReadRequest_ResponseType) bool { return t < 0 }) {
+		return fmt.Errorf("it accepts more than %d types of answers, or an unknown one", maxTypes)
+	}
+	for _, q := range r.pb.Queries {
+		q.XXX_unrecognized = nil
+		if q.Hints != nil {
+			q.Hints.XXX_unrecognized = nil
+		}
+		for _, m := range q.Matchers {
+			m.XXX_unrecognized = nil
+			switch {
+			case m.Type < 0 || int(m.Type) >= len(matchTypes):
+				return fmt.Errorf("it has a matcher of the unknown type %d", m.Type)
+			case m.Name == "":
+				return errors.New("it has a matcher without a label name")
+			case !utf8.ValidString(m.Name) || !utf8.ValidString(m.Value):
+				return errors.New("it has a matcher that is not UTF-8")
+			}
+		}
+	}
+	return nil
 }

@@ -134,7 +134,7 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	require.Equal(t, encode(t, whole()), r.Body())
 }
 
-func TestWhatCouldBeReadInTwoWaysOrIsTooMuchIsRefused(t *testing.T) {
+func TestWhatCannotBeJudgedOrIsTooMuchIsRefused(t *testing.T) {
 	message := func(number protowire.Number, parts ...[]byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), bytes.Join(parts, nil))
 	}
@@ -146,23 +146,19 @@ func TestWhatCouldBeReadInTwoWaysOrIsTooMuchIsRefused(t *testing.T) {
 		body []byte // before compression
 		want string
 	}{
-		"two starts":                {message(1, number(1, 5), up, number(1, 6)), "field 1 is given twice"},
-		"two hints":                 {message(1, up, message(4, number(3, 5)), message(4, number(4, 5))), "field 4 is given twice"},
-		"two functions in hints":    {message(1, up, message(4, message(2, []byte("a")), message(2, []byte("b")))), "field 2 is given twice"},
-		"two names":                 {message(1, message(3, message(2, []byte("a")), message(2, []byte("b")))), "field 2 is given twice"},
 		"no name":                   {message(1, message(3, message(3, []byte("a")))), "without a label name"},
 		"an unknown type":           {message(1, message(3, number(1, 4), message(2, []byte("a")))), "unknown type 4"},
-		"a type beyond int32":       {message(1, message(3, number(1, 1<<33), message(2, []byte("a")))), "unknown type 8589934592"},
 		"no UTF-8":                  {message(1, message(3, message(2, []byte("a\xff")))), "not UTF-8"},
-		"a group":                   {append(protowire.AppendTag(nil, 1, protowire.StartGroupType), protowire.AppendTag(nil, 1, protowire.EndGroupType)...), "is a group"},
-		"a number for a message":    {number(1, 7), "wire type 0"},
-		"a message for a number":    {message(1, message(1, up)), "wire type 2"},
+		"a group":                   {append(protowire.AppendTag(nil, 1, protowire.StartGroupType), protowire.AppendTag(nil, 1, protowire.EndGroupType)...), "wrong wireType"},
+		"a number for a message":    {number(1, 7), "wrong wireType = 0"},
+		"a message for a number":    {message(1, message(1, up)), "wrong wireType = 2"},
 		"a number beyond all":       {append(protowire.AppendVarint(nil, (1<<35|1)<<3), 0), "field number"},
 		"cut off":                   {message(1, up)[:8], "unexpected EOF"},
 		"too many queries":          {bytes.Repeat(message(1), querylimit.MaxReadQueries+1), "more than 1000 queries"},
 		"too many matchers":         {message(1, bytes.Repeat(up, maxMatchers+1)), "more than 10000 matchers"},
 		"too many labels in hints":  {message(1, message(4, bytes.Repeat(message(5), maxGroupings+1))), "more than 10000 labels"},
 		"too many types of answers": {message(2, make([]byte, maxTypes+1)), "more than 16 types"},
+		"a negative type of answer": {number(2, math.MaxUint64), "an unknown one"},
 	} {
 		_, err := Decode(snappy.Encode(nil, tc.body), maxBytes)
 		require.ErrorContains(t, err, tc.want, name)
@@ -171,6 +167,22 @@ func TestWhatCouldBeReadInTwoWaysOrIsTooMuchIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "snappy")
 	_, err = Decode(encode(t, whole()), 20)
 	require.ErrorIs(t, err, ErrTooLong)
+}
+
+// TestOfTwoValuesTheOneThatPrometheusTakesIsJudged and is all that is sent on.
+func TestOfTwoValuesTheOneThatPrometheusTakesIsJudged(t *testing.T) {
+	b, err := proto.Marshal(whole())
+	require.NoError(t, err)
+	again, err := proto.Marshal(&prompb.Query{StartTimestampMs: 9, Hints: &prompb.ReadHints{StartMs: 7}})
+	require.NoError(t, err)
+	query, err := proto.Marshal(whole().Queries[0])
+	require.NoError(t, err)
+	b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), append(query, again...))
+	body := snappy.Encode(nil, b)
+	r, err := Decode(body, maxBytes)
+	require.NoError(t, err)
+	requireSameView(t, body, r)
+	require.Equal(t, querylimit.NewWindow(7, math.MaxInt64), r.Windows()[2])
 }
 
 func TestClaimedLengthTakesNoMemory(t *testing.T) {
