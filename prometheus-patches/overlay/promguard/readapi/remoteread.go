@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
 )
 
 // A remote read request is larger in memory than on the wire: a query or a matcher
@@ -24,17 +25,6 @@ const (
 	// matchers of all of them together.
 	maxReadQueries  = 1000
 	maxReadMatchers = 10_000
-)
-
-// Fields of the messages of a remote read request.
-const (
-	fieldQueries       = 1 // Of ReadRequest.
-	fieldAcceptedTypes = 2 // Of ReadRequest.
-	fieldMatchers      = 3 // Of Query.
-	fieldHints         = 4 // Of Query.
-	fieldMatcherType   = 1 // Of LabelMatcher.
-	fieldMatcherValue  = 3 // Of LabelMatcher.
-	fieldHintsGrouping = 5 // Of ReadHints.
 )
 
 // scanRead reads the body of a remote read request and leaves it for the handler. It
@@ -66,120 +56,89 @@ type readAgain struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (readAgain) Close() error { return nil }
 
-// readScan looks through a remote read request without decoding it. What is no
-// request is left to the handler.
+// readScan is what is looked at before a request has its turn.
 type readScan struct {
-	queries, matchers int
 	// regexes are compiled before anything else is looked at.
 	regexes []string
-	// typed is set once the first type of answer that is accepted is known, and chunks if
-	// that is chunks that are streamed.
-	typed, chunks bool
+	// chunks says that the answer is chunks that are streamed.
+	chunks bool
 }
 
+// request looks through a remote read request. What is none is left to the handler.
 func (s *readScan) request(b []byte) error {
-	return eachField(b, func(field protowire.Number, number uint64, query []byte) error {
-		switch field {
-		case fieldAcceptedTypes:
-			s.accepts(number, query)
-			return nil
-		case fieldQueries:
-		default:
-			return nil
-		}
-		s.queries++
-		if s.queries > maxReadQueries {
-			return fmt.Errorf("Send fewer queries in a request: this one has more than %d", maxReadQueries) //nolint:staticcheck // It is what a client reads.
-		}
-		return eachField(query, s.queryField)
-	})
-}
-
-// accepts notes the first type of answer that the server knows, of a number or of a packed
-// list of numbers.
-func (s *readScan) accepts(number uint64, list []byte) {
-	if list == nil {
-		list = protowire.AppendVarint(nil, number)
+	if err := bounded(b); err != nil {
+		return err
 	}
-	for !s.typed && len(list) > 0 {
-		number, n := protowire.ConsumeVarint(list)
-		if n < 0 {
-			return
-		}
-		list = list[n:]
-		_, s.typed = prompb.ReadRequest_ResponseType_name[int32(number)]
-		s.chunks = s.typed && prompb.ReadRequest_ResponseType(number) == prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	var r prompb.ReadRequest
+	if r.Unmarshal(b) != nil {
+		return nil
 	}
-}
-
-func (s *readScan) queryField(field protowire.Number, _ uint64, value []byte) error {
-	switch field {
-	case fieldMatchers:
-		return s.matcher(value)
-	case fieldHints:
-		return eachField(value, func(field protowire.Number, _ uint64, _ []byte) error {
-			if field == fieldHintsGrouping {
-				return s.count()
+	kind, err := remote.NegotiateResponseType(r.AcceptedResponseTypes)
+	s.chunks = err == nil && kind == prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	for _, q := range r.Queries {
+		for _, m := range q.Matchers {
+			if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+				s.regexes = append(s.regexes, m.Value)
 			}
-			return nil
-		})
+		}
 	}
 	return nil
 }
 
-func (s *readScan) matcher(b []byte) error {
-	var kind uint64
-	var value []byte
-	_ = eachField(b, func(field protowire.Number, number uint64, bytes []byte) error {
-		switch field {
-		case fieldMatcherType:
-			kind = number
-		case fieldMatcherValue:
-			value = bytes
+// bounded refuses a request that would take more than its share of memory once it is
+// decoded. A label that a query groups by counts as a matcher.
+func bounded(b []byte) error {
+	queries, matchers := 0, 0
+	more := func(n *int, most int, what string) error {
+		if *n++; *n > most {
+			return fmt.Errorf("Send fewer queries in a request: this one has more than %d%s", most, what) //nolint:staticcheck // It is what a client reads.
 		}
 		return nil
-	})
-	if t := prompb.LabelMatcher_Type(kind); t == prompb.LabelMatcher_RE || t == prompb.LabelMatcher_NRE {
-		s.regexes = append(s.regexes, string(value))
 	}
-	return s.count()
-}
-
-// count counts a matcher, or a label that a query groups by.
-func (s *readScan) count() error {
-	s.matchers++
-	if s.matchers > maxReadMatchers {
-		return fmt.Errorf("Send fewer queries in a request: this one has more than %d matchers", maxReadMatchers) //nolint:staticcheck // It is what a client reads.
+	inHints := func(number protowire.Number, _ []byte) error {
+		if number == 5 { // grouping
+			return more(&matchers, maxReadMatchers, " matchers")
+		}
+		return nil
 	}
-	return nil
-}
-
-// eachField calls f for each field of a message, with its number or its bytes. It
-// stops where the message is malformed.
-func eachField(b []byte, f func(field protowire.Number, number uint64, bytes []byte) error) error {
-	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
+	inQuery := func(number protowire.Number, value []byte) error {
+		switch number {
+		case 3: // matchers
+			return more(&matchers, maxReadMatchers, " matchers")
+		case 4: // hints
+			return eachMessage(value, inHints)
+		}
+		return nil
+	}
+	return eachMessage(b, func(number protowire.Number, value []byte) error {
+		if number != 1 { // queries
 			return nil
 		}
-		b = b[n:]
-		var number uint64
-		var bytes []byte
-		switch kind {
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			bytes, n = protowire.ConsumeBytes(b)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, b)
-		}
-		if n < 0 {
-			return nil
-		}
-		b = b[n:]
-		if err := f(field, number, bytes); err != nil {
+		if err := more(&queries, maxReadQueries, ""); err != nil {
 			return err
 		}
+		return eachMessage(value, inQuery)
+	})
+}
+
+// eachMessage calls f for each field that has bytes, of a message on the wire, up to where
+// that is malformed.
+func eachMessage(b []byte, f func(number protowire.Number, value []byte) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return nil
+		}
+		if value, _ := protowire.ConsumeBytes(b); kind == protowire.BytesType {
+			if err := f(number, value); err != nil {
+				return err
+			}
+		}
+		b = b[n:]
 	}
 	return nil
 }

@@ -20,6 +20,17 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 )
 
+// Fields of the messages of a remote read request.
+const (
+	fieldQueries       = 1 // Of ReadRequest.
+	fieldAcceptedTypes = 2 // Of ReadRequest.
+	fieldMatchers      = 3 // Of Query.
+	fieldHints         = 4 // Of Query.
+	fieldMatcherType   = 1 // Of LabelMatcher.
+	fieldMatcherValue  = 3 // Of LabelMatcher.
+	fieldHintsGrouping = 5 // Of ReadHints.
+)
+
 // regexesOf returns what scanRead finds in a message, and checks that the body is left as
 // it was.
 func regexesOf(t testing.TB, message []byte) ([]string, error) {
