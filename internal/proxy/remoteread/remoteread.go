@@ -112,7 +112,8 @@ var matchTypes = [...]labels.MatchType{
 func bounded(b []byte) error {
 	queries, matchers, groupings := 0, 0, 0
 	more := func(n *int, most int, what string) error {
-		if *n++; *n > most {
+		*n++
+		if *n > most {
 			return fmt.Errorf("it has more than %d %s", most, what)
 		}
 		return nil

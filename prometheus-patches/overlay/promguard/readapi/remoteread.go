@@ -90,7 +90,8 @@ func (s *readScan) request(b []byte) error {
 func bounded(b []byte) error {
 	queries, matchers := 0, 0
 	more := func(n *int, most int, what string) error {
-		if *n++; *n > most {
+		*n++
+		if *n > most {
 			return fmt.Errorf("Send fewer queries in a request: this one has more than %d%s", most, what) //nolint:staticcheck // It is what a client reads.
 		}
 		return nil
