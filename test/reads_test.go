@@ -99,7 +99,8 @@ func neverReads(t *testing.T, s *server, target string) (net.Conn, runningRead) 
 	eventually(t, "the server waits for the client", func() bool {
 		for _, r := range runningReads(t, s) {
 			if r.UserAgent == "never-reads" && r.Bytes > 0 {
-				if stands++; r.Bytes != read.Bytes {
+				stands++
+				if r.Bytes != read.Bytes {
 					stands = 0
 				}
 				read = r
