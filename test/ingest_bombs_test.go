@@ -337,11 +337,13 @@ var worstBombs = []bomb{
 	{"protobuf: buckets", 1, 1 << 18, 1, true, 1},
 	{"remote write: nothing", 1 << 21, 1, 1, false, 4},
 	{"remote write: histograms", 1, 1 << 21, 1, false, 2},
+	{"remote write: labels", 1, 2, 8 << 20, false, 8},
 	{"remote write 2: one symbol, many series", 1 << 12, 1, 1 << 20, false, 2},
 	{"remote write 2: one symbol, many labels", 1, 1 << 20, 1 << 20, false, 1},
 	{"remote write 2: old samples", 1, 1 << 14, 1 << 15, false, 1},
 	{"OTLP: points", 1, 1 << 22, 1, true, 4},
 	{"OTLP: exponential histograms", 1, 1 << 17, 1, true, 2},
+	{"OTLP: exponential histograms", 2, 1 << 20, 4, false, 2},
 }
 
 // bombed is a server with a steady target and one that exposes bombs.
