@@ -82,22 +82,30 @@ type request struct {
 
 // done gives back what the request took.
 func (q *request) done() {
-	q.gate.Give(q.taken)
+	q.give(q.taken)
 	q.gate.worst.Add(-q.worst)
 }
 
+// take counts bytes that are allocated next, or says that there is no room for them.
 func (q *request) take(bytes int64) bool {
 	ok := q.gate.Take(bytes)
 	if ok {
+		q.gate.room.pending.Add(bytes)
 		q.taken += bytes
 	}
 	return ok
 }
 
+func (q *request) give(bytes int64) {
+	q.gate.room.pending.Add(-bytes)
+	q.gate.Give(bytes)
+	q.taken -= bytes
+}
+
 // body reads the body and leaves it for the handler, decompressed if it is of gzip, as that
 // does not say how much it is going to be.
 func (q *request) body(r *http.Request) (err error) {
-	if q.sent, err = q.readAll(r.Body); err != nil {
+	if q.sent, err = q.readAll(r.Body, r.ContentLength); err != nil {
 		return err
 	}
 	_ = r.Body.Close()
@@ -110,9 +118,6 @@ func (q *request) body(r *http.Request) (err error) {
 			size = 0 // The handler says what is wrong with it, and decodes nothing.
 		}
 		q.size = int64(size)
-		if !q.take(q.size) { // It is decompressed before it is let in.
-			return errNoRoom
-		}
 	case encoding == "gzip":
 		if err := q.gunzip(r); err != nil {
 			return err
@@ -129,7 +134,7 @@ func (q *request) gunzip(r *http.Request) error {
 	if err != nil {
 		return nil //nolint:nilerr // The handler says so.
 	}
-	plain, err := q.readAll(z)
+	plain, err := q.readAll(z, -1)
 	switch {
 	case errors.Is(err, errNoRoom):
 		return err
@@ -141,28 +146,49 @@ func (q *request) gunzip(r *http.Request) error {
 	return nil
 }
 
-// readAll reads no more than one byte more than a request may have.
-func (q *request) readAll(r io.Reader) ([]byte, error) {
-	var b bytes.Buffer
-	for {
-		n, err := b.ReadFrom(io.LimitReader(r, min(step, maxReceived+1-int64(b.Len()))))
-		if err != nil || n == 0 {
-			return b.Bytes(), err
-		}
-		if !q.take(2 * n) { // The buffer doubles.
-			return nil, errNoRoom
-		}
+// readAll reads no more than one byte more than a request may have, into a buffer that
+// grows as bytes come, up to what they are said to be, if that is known.
+func (q *request) readAll(r io.Reader, said int64) (b []byte, err error) {
+	most := int64(maxReceived + 1)
+	if said >= 0 {
+		most = min(most, said+1) // The last byte is to see the end.
 	}
+	for err == nil && int64(len(b)) < most {
+		if size := min(max(step, 2*int64(cap(b))), most); len(b) == cap(b) {
+			if !q.take(size) {
+				return nil, errNoRoom
+			}
+			grown := make([]byte, len(b), size)
+			copy(grown, b)
+			q.give(int64(cap(b)))
+			b = grown
+		}
+		var n int
+		n, err = r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return b, err
 }
 
 // memory waits until there is memory for what the request is decoded to, of which no more than
 // most may be needed.
 func (q *request) memory(ctx context.Context, most int64) error {
+	if q.symbols {
+		if err := await(ctx, q.decompress); err != nil {
+			return err
+		}
+	}
 	built := q.built()
 	q.worst = mostDecoded*q.size + built
 	all := q.gate.worst.Add(q.worst)
 	if left, _ := q.gate.room.left(); all <= left && q.take(usuallyDecoded*q.size) {
 		return nil
+	}
+	if err := await(ctx, q.decompress); err != nil {
+		return err
 	}
 	need := q.need()
 	if q.json { // Then built is a guess, which is no reason to refuse the request for ever.
@@ -171,7 +197,12 @@ func (q *request) memory(ctx context.Context, most int64) error {
 	if need += built; need > most {
 		return fmt.Errorf("%w: it takes %d bytes decoded, and at most %d are allowed: send less at once", errTooLarge, need, most)
 	}
-	for deadline := time.Now().Add(patience); !q.take(need); {
+	return await(ctx, func() bool { return q.take(need) })
+}
+
+// await waits until there is memory, which ok takes, or patience is at its end.
+func await(ctx context.Context, ok func() bool) error {
+	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
 			return errNoRoom
 		}
@@ -189,7 +220,7 @@ func (q *request) memory(ctx context.Context, most int64) error {
 func (q *request) built() int64 {
 	switch {
 	case q.source == RemoteWrite && q.symbols:
-		return builtOfSymbols(q.decompressed())
+		return builtOfSymbols(q.plain)
 	case q.source == RemoteWrite:
 		return 0
 	case q.json:
@@ -199,13 +230,17 @@ func (q *request) built() int64 {
 	}
 }
 
-// decompressed returns what was sent as it was before it was compressed. What is wrong with it
-// the handler says.
-func (q *request) decompressed() []byte {
-	if q.source == RemoteWrite && q.plain == nil && q.size > 0 {
-		q.plain, _ = snappy.Decode(nil, q.sent)
+// decompress has plain be what was sent as it was before it was compressed, unless there is
+// no room for it. What is wrong with it the handler says.
+func (q *request) decompress() bool {
+	if q.source != RemoteWrite || q.plain != nil || q.size == 0 {
+		return true
 	}
-	return q.plain
+	if !q.take(q.size) {
+		return false
+	}
+	q.plain, _ = snappy.Decode(nil, q.sent)
+	return true
 }
 
 // need is what the request takes while it is decoded.
@@ -218,8 +253,8 @@ func (q *request) need() int64 {
 	case q.source == OTLP:
 		return raw + otlpRequest.decoded(q.plain, 0)
 	case q.symbols:
-		return raw + writeRequest2.decoded(q.decompressed(), 0)
+		return raw + writeRequest2.decoded(q.plain, 0)
 	default:
-		return raw + writeRequest.decoded(q.decompressed(), 0)
+		return raw + writeRequest.decoded(q.plain, 0)
 	}
 }

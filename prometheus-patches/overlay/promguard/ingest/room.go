@@ -26,6 +26,9 @@ const (
 	// largePart is the part of the limit from which on something is large.
 	largePart = 64
 
+	// garbagePart is the part of the limit from which on garbage is worth a collection.
+	garbagePart = 16
+
 	// step is how much is taken before memory is looked at again.
 	step = 256 << 10
 	// again is how long memory is believed to be short without another look.
@@ -40,11 +43,15 @@ type room struct {
 	// taken are bytes that ingestion has taken and not given back. Only its changes since
 	// the last collection count.
 	taken atomic.Int64
+	// pending are those of requests that are read and decoded: some are not allocated yet.
+	pending atomic.Int64
 	// short says that there is no room for new series, or for nothing at all.
 	short    atomic.Int32
 	lookedAt atomic.Int64 // Unix time in ns.
 
-	collecting sync.Mutex
+	// large is held while something large is let in: what others have just been allowed
+	// would not be seen.
+	large sync.Mutex
 
 	mu    sync.Mutex
 	cycle uint64
@@ -102,6 +109,8 @@ func (g *Gate) Take(bytes int64) bool {
 		return false
 	}
 	if bytes >= step {
+		g.room.large.Lock()
+		defer g.room.large.Unlock()
 		// The collector needs some room besides: up to nine tenths of the limit.
 		if _, all := g.room.left(); all-g.Limit()/20 < bytes {
 			return false
@@ -112,15 +121,13 @@ func (g *Gate) Take(bytes int64) bool {
 	return true
 }
 
-// collect collects garbage before something large is allocated in its place: the runtime would
-// start to do so at that moment, and have both until it is done.
+// collect collects garbage before something large is allocated in its place, or much that is
+// small, by requests at the same time: the runtime would start to do so at that moment, and
+// have both until it is done.
 func (r *room) collect(bytes int64) {
-	if u := r.memory.Usage(); bytes < u.Limit/largePart || !u.Exceeds(bytes) {
-		return
-	}
-	r.collecting.Lock()
-	defer r.collecting.Unlock()
-	if r.memory.Look().Exceeds(bytes) {
+	bytes += r.pending.Load()
+	u := r.memory.Usage()
+	if bytes >= u.Limit/largePart && u.Heap-u.Live > u.Limit/garbagePart && u.Exceeds(bytes) {
 		runtime.GC()
 		r.left() // What is taken now, this collection has not seen.
 	}
