@@ -164,7 +164,7 @@ func (e *EarlyEndError) Error() string { return e.Unwrap().Error() }
 // Unwrap returns the error with the last log lines apart.
 func (e *EarlyEndError) Unwrap() error {
 	b := e.Server.Binary
-	return e.Server.Process.Error(fmt.Sprintf("%s (%s) stopped", b.Name, b.Path), e.How)
+	return e.Server.Error(fmt.Sprintf("%s (%s) stopped", b.Name, b.Path), e.How)
 }
 
 func (s *Server) early(err error) error {
