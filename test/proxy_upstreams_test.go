@@ -54,6 +54,24 @@ func promguardBefore(t *testing.T, policy string, flags ...string) promguardServ
 	return promguardServer{s, "http://" + telemetry}
 }
 
+// hang stops the server where it is, until SIGCONT or the end of the test. It waits for
+// each thread: one that still runs may answer.
+func (s *server) hang(t *testing.T) {
+	t.Helper()
+	process := s.cmd.Process
+	require.NoError(t, process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = process.Signal(syscall.SIGCONT) })
+	eventually(t, "all threads are stopped", func() bool {
+		states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", process.Pid))
+		require.NoError(t, err)
+		require.NotEmpty(t, states)
+		return !slices.ContainsFunc(states, func(file string) bool {
+			state, err := os.ReadFile(file)
+			return err != nil || !strings.Contains(string(state), "State:\tT")
+		})
+	})
+}
+
 func preferred(t *testing.T, g promguardServer, s *server) bool {
 	t.Helper()
 	return metric(t, g.telemetry, "promguard_upstream_preferred", map[string]string{"server": s.url}) == 1
@@ -286,8 +304,7 @@ func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 	second := serverAt(t, "stock/prometheus", freeAddress(t), t.TempDir(), emptyConfig)
 	g := promguardBefore(t, "limits: {deadline: {query: 10m, metadata: 10m}}\n", "--upstream.url="+first.url, "--upstream.url="+second.url)
 	require.True(t, preferred(t, g, first))
-	require.NoError(t, first.cmd.Process.Signal(syscall.SIGSTOP))
-	t.Cleanup(func() { _ = first.cmd.Process.Signal(syscall.SIGCONT) })
+	first.hang(t)
 	queries, lists := ask(g.url+"/api/v1/query?query=up"), ask(g.url+"/api/v1/labels?limit=10")
 	query, labels := <-queries, <-lists
 	require.Equal(t, http.StatusServiceUnavailable, query.code, "it may be what hangs the server")
@@ -296,8 +313,7 @@ func TestRequestsToAServerThatHangsEnd(t *testing.T) {
 	require.Equal(t, "2", labels.header.Get("X-Promguard-Upstream"))
 	require.Equal(t, "2", get(t, g.url+"/api/v1/query?query=up").header.Get("X-Promguard-Upstream"))
 
-	require.NoError(t, second.cmd.Process.Signal(syscall.SIGSTOP))
-	t.Cleanup(func() { _ = second.cmd.Process.Signal(syscall.SIGCONT) })
+	second.hang(t)
 	eventually(t, "promguard is not ready without any server", func() bool { return get(t, g.url+"/-/ready").code == http.StatusServiceUnavailable })
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
 	eventually(t, "promguard is ready with one", func() bool { return get(t, g.url+"/-/ready").code == http.StatusOK })
