@@ -123,7 +123,11 @@ func (m *readMeter) yield() {
 }
 
 // look is called for each element of a loop, and looks at the context every so often.
-func (m *readMeter) look() { m.lookWithin(0) }
+func (m *readMeter) look() {
+	if m != nil {
+		m.lookWithin(0)
+	}
+}
 
 // lookWithin is called for each element of a loop that goes through so many points for it,
 // which cost a fraction of what an element does: each window of a range vector.
@@ -243,12 +247,14 @@ func (ev *evaluator) rangeEval(ctx context.Context, matching *parser.VectorMatch
 // holdPoint tells of the first point of a series, which makes room for one at each
 // step. The evaluator counts those that it has.
 func (ev *evaluator) holdPoint(ss *Series, h *histogram.FloatHistogram, numSteps int) {
-	m := ev.readMeter()
-	if m == nil {
-		return
+	if m := ev.readMeter(); m != nil {
+		m.holdPoint(ss, h, numSteps)
 	}
+}
+
+func (m *readMeter) holdPoint(ss *Series, h *histogram.FloatHistogram, numSteps int) {
 	m.look()
-	ev.sharePoint(ss.Histograms, h)
+	m.results -= sharedBytes(ss.Histograms, h)
 	if ss.Floats == nil && ss.Histograms == nil {
 		m.hold(int64(ss.Metric.ByteSize()))
 	}
@@ -392,9 +398,14 @@ func checkLabel(function string, size int) {
 // joined tells of the labels of a result that a join has made, and of the table in
 // which it finds them again: under the labels of both sides.
 func (enh *EvalNodeHelper) joined(metric labels.Labels) {
-	m := enh.readMeter
+	if enh.readMeter != nil {
+		enh.readMeter.joined(enh, metric)
+	}
+}
+
+func (m *readMeter) joined(enh *EvalNodeHelper, metric labels.Labels) {
 	m.look()
-	if m != nil && len(enh.resultMetric) != m.joins {
+	if len(enh.resultMetric) != m.joins {
 		m.joins = len(enh.resultMetric)
 		m.hold(int64(len(enh.lblResultBuf)) + int64(metric.ByteSize()))
 	}

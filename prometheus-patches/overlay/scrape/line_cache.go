@@ -10,7 +10,7 @@ import (
 
 // now is the number of the iteration in cacheEntry.tracked. Neither it nor the one
 // before is 0, which is never.
-func (c *scrapeCache) now() uint64 { return c.iter + 2 }
+func (c *scrapeCache) now() uint32 { return uint32(c.iter) + 2 }
 
 // get returns the entry of a line, whether there is one, and whether the line was
 // seen before in this iteration. It is valid until a line is added.
@@ -20,13 +20,14 @@ func (c *scrapeCache) get(met []byte) (*cacheEntry, bool, bool) {
 		return nil, false, false
 	}
 	e := c.lines.kept.at(s.n())
-	alreadyScraped := e.lastIter == c.iter
-	e.lastIter = c.iter
+	alreadyScraped := e.lastIter == uint32(c.iter)
+	e.lastIter = uint32(c.iter)
 	return e, true, alreadyScraped
 }
 
 func (c *scrapeCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
-	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iter, lset: lset.Pack()})
+	packed := lset.Pack()
+	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: uint32(c.iter), lset: &packed})
 }
 
 func (c *scrapeCache) addDropped(met []byte) {
@@ -63,7 +64,7 @@ func (c *scrapeCache) trackStaleness(_ storage.SeriesRef, ce *cacheEntry) {
 // forEachStale calls f with each series that was tracked in the iteration before
 // and not in this one, in whichever text.
 func (c *scrapeCache) forEachStale(f func(storage.SeriesRef, labels.Labels) bool) {
-	stale := map[storage.SeriesRef]labels.Packed{}
+	stale := map[storage.SeriesRef]*labels.Packed{}
 	for i := range c.lines.kept.n {
 		if e := c.lines.kept.at(i); e.tracked == c.now()-1 {
 			stale[e.ref] = e.lset

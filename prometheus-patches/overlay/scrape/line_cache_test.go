@@ -53,7 +53,7 @@ func (c *mapCache) iterDone(flushCache bool) {
 	}
 	if flushCache {
 		for s, e := range c.series {
-			if c.iter != e.lastIter {
+			if uint32(c.iter) != e.lastIter {
 				delete(c.series, s)
 			}
 		}
@@ -73,13 +73,14 @@ func (c *mapCache) get(met []byte) (*cacheEntry, bool, bool) {
 	if !ok {
 		return nil, false, false
 	}
-	alreadyScraped := e.lastIter == c.iter
-	e.lastIter = c.iter
+	alreadyScraped := e.lastIter == uint32(c.iter)
+	e.lastIter = uint32(c.iter)
 	return e, true, alreadyScraped
 }
 
 func (c *mapCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
-	ce = &cacheEntry{ref: ref, lastIter: c.iter, lset: lset.Pack()}
+	packed := lset.Pack()
+	ce = &cacheEntry{ref: ref, lastIter: uint32(c.iter), lset: &packed}
 	c.series[string(met)] = ce
 	return ce
 }
@@ -452,7 +453,7 @@ func BenchmarkLineCache(b *testing.B) {
 func TestOfAScrapeThatFailsNothingIsForgottenThatAFlushHasRemoved(t *testing.T) {
 	var lines lineTable
 	for i := range 200 {
-		lines.addKept([]byte(strconv.Itoa(i)), cacheEntry{lastIter: uint64(i / 100)})
+		lines.addKept([]byte(strconv.Itoa(i)), cacheEntry{lastIter: uint32(i / 100)})
 	}
 	known := lines.kept.n
 	lines.removeUnseen(1)

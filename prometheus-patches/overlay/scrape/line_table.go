@@ -48,10 +48,10 @@ func (e *droppedEntry) refused() bool { return e.lastIter&refusedFlag != 0 }
 // see says that the line was seen in the iteration.
 func (e *droppedEntry) see(iter uint64) { e.lastIter = iter | e.lastIter&refusedFlag }
 
-// lineTable finds the entries of lines by their keys. An entry is 64 bytes for a
-// series and 24 for a dropped one, and 5 to 11 more in the index. Entries are in
-// the order in which lines were first met, which is mostly that of the next
-// exposition.
+// lineTable finds the entries of lines by their keys. An entry is 48 bytes for a
+// series, 24 more for its labels, and 24 for a dropped one, and 5 to 7 more in the
+// index. Entries are in the order in which lines were first met, which is mostly that
+// of the next exposition.
 type lineTable struct {
 	kept    slab[cacheEntry]
 	dropped slab[droppedEntry]
@@ -137,10 +137,16 @@ func (t *lineTable) home(key lineKey) int {
 	h := key[0]
 	h = (h ^ h>>32) * odd
 	h = (h ^ h>>32) * odd
-	return int(h^h>>32) & (len(t.index) - 1)
+	i, _ := bits.Mul64(h^h>>32, uint64(len(t.index)))
+	return int(i)
 }
 
-func (t *lineTable) after(i int) int { return (i + 1) & (len(t.index) - 1) }
+func (t *lineTable) after(i int) int {
+	if i++; i == len(t.index) {
+		return 0
+	}
+	return i
+}
 
 // addKept enters a line that was not found as a series.
 func (t *lineTable) addKept(line []byte, e cacheEntry) *cacheEntry {
@@ -176,9 +182,9 @@ func (t *lineTable) put(key lineKey, s slot) {
 	t.index[i] = s
 }
 
-// reindex makes the index anew.
+// reindex makes the index anew, with room for a quarter more than there are.
 func (t *lineTable) reindex() {
-	size := 1 << bits.Len(uint(max(4, t.len()*4/3)))
+	size := max(8, t.len()*5/3)
 	if size > len(t.index) || 2*size < len(t.index) {
 		t.index = make([]slot, size)
 	} else {
@@ -195,7 +201,7 @@ func (t *lineTable) reindex() {
 // removeUnseen removes the lines that were not seen in the iteration.
 func (t *lineTable) removeUnseen(iter uint64) {
 	before := t.len()
-	t.kept.keep(func(e *cacheEntry) bool { return e.lastIter == iter })
+	t.kept.keep(func(e *cacheEntry) bool { return e.lastIter == uint32(iter) })
 	t.dropped.keep(func(e *droppedEntry) bool { return e.lastIter&^refusedFlag == iter })
 	if t.len() != before {
 		t.reindex()
@@ -229,7 +235,7 @@ func (t *lineTable) rewind() {
 	t.next = [2]slot{2, 3}
 }
 
-// slabLen is how many elements are allocated at once: of series 4 KiB with the
+// slabLen is how many elements are allocated at once: of series 3 KiB with the
 // allocator's header of 8 bytes.
 const slabLen = 63
 

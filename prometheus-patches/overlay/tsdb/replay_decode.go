@@ -140,7 +140,8 @@ func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) 
 	var ms *memSeries
 	select {
 	case ms = <-d.r.spare:
-		ms.lset, ms.ref, ms.shardHash = lset.Pack(), ref, shardHash
+		ms.lset, ms.ref = lset.Pack(), ref
+		ms.setShardHash(shardHash)
 	default:
 		ms = newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
 		ms.nextAt = 0 // As upstream's reset leaves it.

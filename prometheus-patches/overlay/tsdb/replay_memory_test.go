@@ -70,7 +70,7 @@ var replayShapes = []replayShape{
 	{name: "references that are 12 apart", most: 1.1, groups: 60, scrapes: 20, apart: 12, lset: sharedLabels, value: changing},
 	{name: "references that are 1000 apart", most: 1.3, groups: 60, scrapes: 20, apart: 1000, lset: sharedLabels, value: changing},
 	{name: "every series logged again under a second reference", most: 1.2, groups: 60, scrapes: 20, apart: 1, twice: true, lset: sharedLabels, value: changing},
-	{name: "the same with references that are 12 apart", most: 1.3, groups: 60, scrapes: 20, apart: 12, twice: true, lset: sharedLabels, value: changing},
+	{name: "the same with references that are 12 apart", most: 1.4, groups: 60, scrapes: 20, apart: 12, twice: true, lset: sharedLabels, value: changing},
 	{name: "series that were deleted when they had ended", most: 1, groups: 200, scrapes: 4, apart: 1, ends: true, lset: ownLabels, value: changing},
 	{name: "start times, and values that compress well", most: 1.2, groups: 10, scrapes: 200, apart: 1, st: true, lset: sharedLabels, value: constant},
 }

@@ -14,8 +14,12 @@ import (
 
 // rareFields are what most series never have. A series that has none of it points to
 // noRareFields, so that all can be read as if they were fields of the series. They are
-// written through rare, setOOO, setLastHistogram and setAppender.
+// written through rare, setShardHash, setOOO, setLastHistogram and setAppender.
 type rareFields struct {
+	// Series labels hash to use for sharding purposes. The value is always 0 when sharding has not
+	// been explicitly enabled in TSDB.
+	shardHash uint64
+
 	meta unique.Handle[metadata.Metadata]
 
 	// Latest accepted exemplar timestamp, including exemplars awaiting commit.
@@ -43,6 +47,13 @@ func (s *memSeries) rare() *rareFields {
 		s.rareFields = new(rareFields)
 	}
 	return s.rareFields
+}
+
+// setShardHash needs no rare fields to say that sharding is not enabled.
+func (s *memSeries) setShardHash(hash uint64) {
+	if s.shardHash != hash {
+		s.rare().shardHash = hash
+	}
 }
 
 // setOOO needs no rare fields to say that there is nothing out of order.

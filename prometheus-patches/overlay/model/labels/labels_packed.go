@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Packed are labels that are kept for long: those of a base, which many label sets share,
@@ -18,21 +20,48 @@ import (
 // and in le. What they have in common is there once, and what tells a metric from
 // others once for all containers.
 type Packed struct {
-	base  text // As in Labels.data.
-	edits text // As in Labels.edits.
+	mark  [8]byte // packedMark, if there are edits.
+	base  text    // Labels, encoded as Labels encode theirs.
+	edits text
 }
 
-// Labels returns the labels. They are read where they are packed: nothing is put together.
-func (p Packed) Labels() Labels { return Labels{data: p.base.string(), edits: p.edits} }
+// packedMark tells Packed from other data of Labels. These begin with the length of a
+// name, which is never written with four bytes where one is enough.
+const packedMark = "\xff\x00\x00\x00"
+
+const sizeOfPacked = int(unsafe.Sizeof(Packed{}))
+
+func newPacked(base, edits text) (p Packed) {
+	if p.base, p.edits = base, edits; edits != (text{}) {
+		copy(p.mark[:], packedMark)
+	}
+	return p
+}
+
+// Labels returns the labels. They are read where they are packed, and nothing is put
+// together: their data is p. So p must stay as it is, and stays for as long as they do.
+func (p *Packed) Labels() Labels {
+	if p.edits == (text{}) {
+		return Labels{data: p.base.string()}
+	}
+	return Labels{data: unsafe.String((*byte)(unsafe.Pointer(p)), sizeOfPacked)}
+}
+
+func (ls Labels) isPacked() bool {
+	return len(ls.data) == sizeOfPacked && ls.data[:len(packedMark)] == packedMark
+}
+
+// packed is where packed labels are.
+func (ls Labels) packed() *Packed { return (*Packed)(unsafe.Pointer(unsafe.StringData(ls.data))) }
 
 // Hash is that of the labels.
-func (p Packed) Hash() uint64 { return p.Labels().Hash() }
+func (p *Packed) Hash() uint64 { return p.Labels().Hash() }
 
 // String implements fmt.Stringer.
-func (p Packed) String() string { return p.Labels().String() }
+func (p *Packed) String() string { return p.Labels().String() }
 
 // Range calls f on each label. Who keeps one keeps what is packed, and nothing besides.
-func (p Packed) Range(f func(Label)) { p.Labels().Range(f) }
+func (p *Packed) Range(f func(Label)) { p.Labels().Range(f) }
 
 // FromEncoded returns the labels that data are, encoded as Labels encode theirs.
 func FromEncoded(data string) Labels { return Labels{data: data} }
@@ -116,9 +145,13 @@ type pieces struct {
 	own         string // What comes next if it is not empty.
 }
 
-func (ls Labels) isPacked() bool { return ls.edits.p != nil }
-
-func (ls Labels) pieces() pieces { return pieces{base: ls.data, edits: ls.edits.string()} }
+func (ls Labels) pieces() pieces {
+	if !ls.isPacked() {
+		return pieces{base: ls.data}
+	}
+	p := ls.packed()
+	return pieces{base: p.base.string(), edits: p.edits.string()}
+}
 
 // next returns the next piece, which is empty after the last.
 func (p *pieces) next() (piece string) {
@@ -164,6 +197,15 @@ func (ls Labels) appendTo(b []byte) []byte {
 	return b
 }
 
+// Whole returns the labels in one piece, and whether it had to be made: which is worth it
+// for who asks them many times.
+func (ls Labels) Whole() (whole Labels, made bool) {
+	if !ls.isPacked() {
+		return ls, false
+	}
+	return ls.whole(make([]byte, 0, ls.size())), true
+}
+
 // wholeSize is for how many bytes of labels there is room on the stack.
 const wholeSize = 1024
 
@@ -197,6 +239,10 @@ func (ls Labels) only(buf []byte, names []string) Labels {
 		}
 	}
 	return Labels{data: yoloString(b)}
+}
+
+func (ls Labels) hashPacked() uint64 {
+	return xxhash.Sum64(yoloBytes(ls.whole(make([]byte, 0, wholeSize)).data))
 }
 
 func (ls Labels) lenPacked() (n int) {
@@ -249,7 +295,7 @@ func (ls Labels) size() (n int) {
 
 // equalPacked is Equal where one or both are packed.
 func equalPacked(a, b Labels) bool {
-	if a.data == b.data && a.edits == b.edits {
+	if a.data == b.data {
 		return true
 	}
 	pa, pb := a.pieces(), b.pieces()
@@ -273,13 +319,18 @@ func equalPacked(a, b Labels) bool {
 func comparePacked(a, b Labels) int {
 	if aFirst, aRest, ok := a.firstAndRest(); ok {
 		if bFirst, bRest, ok := b.firstAndRest(); ok {
-			if a.edits != b.edits && aFirst != bFirst {
+			if aFirst != bFirst {
 				return Compare(Labels{data: aFirst}, Labels{data: bFirst})
 			}
 			return Compare(Labels{data: aRest}, Labels{data: bRest})
 		}
 	}
 	pa, pb := a.pieces(), b.pieces()
+	if a.isPacked() && b.isPacked() && a.packed().base == b.packed().base {
+		if order, ok := compareEdits(pa.edits, pb.edits); ok {
+			return order
+		}
+	}
 	x, y := pa.next(), pb.next()
 	for x != "" && y != "" {
 		if pa.done() && pb.done() {
@@ -299,6 +350,27 @@ func comparePacked(a, b Labels) int {
 	return Compare(Labels{data: x}, Labels{data: y})
 }
 
+// compareEdits compares the labels that edits make of the same base, if these differ in
+// what they put at the same place.
+func compareEdits(a, b string) (order int, ok bool) {
+	for a != "" && b != "" {
+		edit, n := uvarint(a)
+		if other, _ := uvarint(b); edit != other {
+			break
+		}
+		a, b = a[n:], b[n:]
+		if edit&(1<<editBits-1) == editDelete {
+			continue
+		}
+		x, y := firstLabel(a), firstLabel(b)
+		if x != y {
+			return Compare(Labels{data: x}, Labels{data: y}), true
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return 0, a == b
+}
+
 // firstAndRest returns the first label and the others, if each is one piece: what many
 // label sets with the same metric are, which are sorted.
 func (ls Labels) firstAndRest() (first, rest string, ok bool) {
@@ -306,49 +378,25 @@ func (ls Labels) firstAndRest() (first, rest string, ok bool) {
 		first = firstLabel(ls.data)
 		return first, ls.data[len(first):], true
 	}
-	edits := ls.edits.string()
-	if edits[0] != editFirst {
+	p := ls.pieces()
+	if p.edits[0] != editFirst {
 		return "", "", false
 	}
-	return edits[1:], ls.data[afterLabels(ls.data, 1):], true
+	return p.edits[1:], p.base[afterLabels(p.base, 1):], true
 }
 
 // dropPacked is DropReserved for packed labels.
 func (ls Labels) dropPacked(shouldDrop func(name string) bool) Labels {
-	for ls.isPacked() {
-		p := ls.pieces()
-		switch name, _ := decodeString(p.next(), 0); {
+	if first, rest, ok := ls.firstAndRest(); ok {
+		switch name, _ := decodeString(first, 0); {
 		case name[0] > '_':
 			return ls
-		case !shouldDrop(name):
-			return ls.whole(nil).DropReserved(shouldDrop)
+		case shouldDrop(name):
+			return Labels{data: rest}.DropReserved(shouldDrop)
 		}
-		ls = ls.withoutFirst()
 	}
-	return ls.DropReserved(shouldDrop)
-}
-
-// withoutFirst returns packed labels without the first of them.
-func (ls Labels) withoutFirst() Labels {
-	p := ls.pieces()
-	for p.edits != "" && p.own == "" && p.edits[0]>>editBits == 0 {
-		p.edit()
-	}
-	edits := p.edits
-	switch {
-	case p.own != "":
-	case edits == "":
-		p.base = p.base[afterLabels(p.base, 1):]
-	default:
-		kept, n := uvarint(edits)
-		edits = string(append(binary.AppendUvarint(nil, kept-1<<editBits), edits[n:]...))
-		p.base = p.base[afterLabels(p.base, 1):]
-	}
-	without := Labels{data: p.base, edits: newText(edits)}
-	if without.size() == 0 {
-		return EmptyLabels() // What is left of the base is deleted.
-	}
-	return without
+	whole, _ := ls.Whole()
+	return whole.DropReserved(shouldDrop)
 }
 
 // text is a string that takes one pointer: its bytes come after their number. The zero

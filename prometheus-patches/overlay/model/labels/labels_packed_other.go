@@ -11,17 +11,20 @@ type Packed struct{ ls Labels }
 // Pack returns ls.
 func (ls Labels) Pack() Packed { return Packed{ls} }
 
+// Whole returns ls, which is in one piece.
+func (ls Labels) Whole() (whole Labels, made bool) { return ls, false }
+
 // ForgetPacked does nothing.
 func ForgetPacked() {}
 
 // Labels returns the labels.
-func (p Packed) Labels() Labels { return p.ls }
+func (p *Packed) Labels() Labels { return p.ls }
 
 // Hash is that of the labels.
-func (p Packed) Hash() uint64 { return p.ls.Hash() }
+func (p *Packed) Hash() uint64 { return p.ls.Hash() }
 
 // String implements fmt.Stringer.
-func (p Packed) String() string { return p.ls.String() }
+func (p *Packed) String() string { return p.ls.String() }
 
 // Range calls f on each label.
-func (p Packed) Range(f func(Label)) { p.ls.Range(f) }
+func (p *Packed) Range(f func(Label)) { p.ls.Range(f) }

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
@@ -68,10 +69,11 @@ func manyPairs(n int, value string) (pairs []string) {
 }
 
 // packedOn packs labels on a base, however long the edits are.
-func packedOn(t testing.TB, base, lset Labels) Packed {
+func packedOn(t testing.TB, base, lset Labels) *Packed {
 	edits, ok := appendEdits(nil, base.data, lset.data, 1<<30)
 	require.True(t, ok)
-	return Packed{newText(base.data), newText(string(edits))}
+	packed := newPacked(newText(base.data), newText(string(edits)))
+	return &packed
 }
 
 func TestLabelsOnAnyBaseAreWhatTheyWere(t *testing.T) {
@@ -137,7 +139,7 @@ var derived = map[string]func(ls Labels, names []string) Labels{
 	},
 	"MatchLabels":          func(ls Labels, names []string) Labels { return ls.MatchLabels(true, names...) },
 	"MatchLabels/ignoring": func(ls Labels, names []string) Labels { return ls.MatchLabels(false, names...) },
-	"Pack":                 func(ls Labels, _ []string) Labels { return ls.Pack().Labels() },
+	"Pack":                 func(ls Labels, _ []string) Labels { p := ls.Pack(); return p.Labels() },
 	"ReleaseStrings":       func(ls Labels, _ []string) Labels { ls.ReleaseStrings(func(string) {}); return ls },
 	"UnmarshalJSON": func(ls Labels, _ []string) Labels {
 		if b, err := ls.MarshalJSON(); err != nil || ls.UnmarshalJSON(b) != nil {
@@ -151,6 +153,7 @@ var derived = map[string]func(ls Labels, names []string) Labels{
 		}
 		return ls
 	},
+	"Whole":        func(ls Labels, _ []string) Labels { ls, _ = ls.Whole(); return ls },
 	"WithoutEmpty": func(ls Labels, _ []string) Labels { return ls.WithoutEmpty() },
 	"Builder": func(ls Labels, names []string) Labels {
 		b := NewBuilder(ls)
@@ -204,7 +207,7 @@ func each[T any](ls Labels, names []string, ask func(string) T) (all []T) {
 var someNames = [][]string{nil, {"a"}, {"a", "c"}, {MetricName, "b", "z"}, {"label_007", "label_038"}}
 
 // requireLabels requires that packed labels are what others are, whatever they are asked.
-func requireLabels(t testing.TB, want Labels, p Packed, names []string) {
+func requireLabels(t testing.TB, want Labels, p *Packed, names []string) {
 	require.Equal(t, want.Hash(), p.Hash())
 	require.Equal(t, want.String(), p.String())
 	require.Equal(t, listOf(want.Range), listOf(p.Range))
@@ -308,7 +311,8 @@ func FuzzPackedLabels(f *testing.F) {
 		var packer labelsPacker
 		names := slices.Sorted(slices.Values([]string{n1, v1, n2}))
 		for i, lset := range sets {
-			require.True(t, Equal(lset, packer.pack(lset.data).Labels()))
+			packed := packer.pack(lset.data)
+			require.True(t, Equal(lset, packed.Labels()))
 			for _, base := range sets {
 				require.True(t, Equal(lset, packedOn(t, base, lset).Labels()))
 			}
@@ -437,6 +441,29 @@ func TestPackedLabelsAreFreedWithTheirSeries(t *testing.T) {
 	})
 	require.Less(t, grown, 64_000.0)
 	require.True(t, Equal(own(0, 9999), last.Labels()))
+}
+
+// Labels are where they are packed, which lives as long as they do.
+func TestLabelsOutliveTheSeriesThatPackedThem(t *testing.T) {
+	var packer labelsPacker
+	packer.pack(container(0, 0).data)
+	var read []Labels
+	for i := range 1000 {
+		packed := packer.pack(container(i%60, i/60).data)
+		read = append(read, packed.Labels().DropReserved(func(string) bool { return false }))
+	}
+	packer.forget()
+	for range 3 {
+		runtime.GC()
+	}
+	for i, ls := range read {
+		require.True(t, Equal(container(i%60, i/60), ls))
+	}
+}
+
+// A sample of the engine has labels: larger ones make every join slower.
+func TestPackedLabelsAreNotLargerThanOthers(t *testing.T) {
+	require.Equal(t, unsafe.Sizeof(""), unsafe.Sizeof(Labels{}))
 }
 
 // Who packs at the same time gets what is right, whatever the others do.

@@ -67,7 +67,7 @@ func ForgetPacked() { packer.forget() }
 
 func (p *labelsPacker) pack(data string) Packed {
 	if len(data) < fewestPacked {
-		return Packed{base: newText(data)}
+		return newPacked(newText(data), text{})
 	}
 	known := p.known.Load()
 	if known == nil {
@@ -78,17 +78,17 @@ func (p *labelsPacker) pack(data string) Packed {
 	var best, other [4 * shortEdits]byte
 	base, edits := known.nearest(ls, data, best[:0], other[:0])
 	if base != (text{}) && len(edits) <= shortEdits {
-		return Packed{base: base, edits: known.edit(edits)}
+		return newPacked(base, known.edit(edits))
 	}
 	if n := int64(len(known.bases)); 2*known.wanted.Add(1) > n && size > 2*packedForPlace*n {
 		known = p.grow(known)
 	}
 	if base != (text{}) && 2*len(edits) <= len(data) && !known.again(ls, base) {
-		return Packed{base: base, edits: known.edit(edits)}
+		return newPacked(base, known.edit(edits))
 	}
 	base = newText(data)
 	known.add(ls, base)
-	return Packed{base: base}
+	return newPacked(base, text{})
 }
 
 // grow makes more places for bases.
