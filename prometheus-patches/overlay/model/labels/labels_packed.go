@@ -203,7 +203,7 @@ func (ls Labels) Whole() (whole Labels, made bool) {
 	if !ls.isPacked() {
 		return ls, false
 	}
-	return ls.whole(make([]byte, 0, ls.size())), true
+	return ls.Copy(), true
 }
 
 // wholeSize is for how many bytes of labels there is room on the stack.
