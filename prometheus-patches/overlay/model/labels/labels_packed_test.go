@@ -56,6 +56,7 @@ var packedSets = []Labels{
 	FromStrings(strings.Repeat("n", 300), "3", "z", strings.Repeat("y", 17_000)),
 	inAnyOrder("b", "2", "a", "1"),
 	inAnyOrder("b", "2", "a", "1", "a", "1", "c", "3"),
+	FromStrings(packedMark, strings.Repeat("x", sizeOfPacked-6)),
 	FromStrings(manyPairs(40, "x")...),
 	FromStrings(manyPairs(40, "y")...),
 	FromStrings(manyPairs(39, "x")...),
@@ -70,9 +71,13 @@ func manyPairs(n int, value string) (pairs []string) {
 
 // packedOn packs labels on a base, however long the edits are.
 func packedOn(t testing.TB, base, lset Labels) *Packed {
-	edits, ok := appendEdits(nil, base.data, lset.data, 1<<30)
+	return packedOnText(t, newText(base.data), lset)
+}
+
+func packedOnText(t testing.TB, base text, lset Labels) *Packed {
+	edits, ok := appendEdits(nil, base.string(), lset.data, 1<<30)
 	require.True(t, ok)
-	packed := newPacked(newText(base.data), newText(string(edits)))
+	packed := newPacked(base, newText(edits))
 	return &packed
 }
 
@@ -258,10 +263,11 @@ func hasEmptyName(ls Labels) bool {
 
 func TestPackedLabelsAreOrderedAsLabelsAre(t *testing.T) {
 	for _, base := range packedSets {
+		shared := newText(base.data)
 		for _, a := range packedSets {
-			packedA := packedOn(t, base, a).Labels()
+			packedA := packedOnText(t, shared, a).Labels()
 			for _, b := range packedSets {
-				for _, packedB := range []Labels{b, packedOn(t, base, b).Labels(), packedOn(t, b, b).Labels()} {
+				for _, packedB := range []Labels{b, packedOnText(t, shared, b).Labels(), packedOn(t, base, b).Labels(), packedOn(t, b, b).Labels()} {
 					require.Equal(t, cmp.Compare(Compare(a, b), 0), cmp.Compare(Compare(packedA, packedB), 0), "%s and %s", a, b)
 					require.Equal(t, Equal(a, b), Equal(packedA, packedB))
 					require.Equal(t, Equal(a, b), Equal(packedB, packedA))
@@ -311,10 +317,13 @@ func FuzzPackedLabels(f *testing.F) {
 		var packer labelsPacker
 		names := slices.Sorted(slices.Values([]string{n1, v1, n2}))
 		for i, lset := range sets {
+			require.False(t, lset.isPacked())
 			packed := packer.pack(lset.data)
 			require.True(t, Equal(lset, packed.Labels()))
-			for _, base := range sets {
-				require.True(t, Equal(lset, packedOn(t, base, lset).Labels()))
+			for j, base := range sets {
+				p, other := packedOn(t, base, lset), sets[(i+j)%len(sets)]
+				require.True(t, Equal(lset, p.Labels()))
+				require.Equal(t, cmp.Compare(Compare(lset, other), 0), cmp.Compare(Compare(p.Labels(), packedOnText(t, p.base, other).Labels()), 0))
 			}
 			requireLabels(t, lset, packedOn(t, sets[int(order)%len(sets)^i], lset), names)
 		}
@@ -458,6 +467,49 @@ func TestLabelsOutliveTheSeriesThatPackedThem(t *testing.T) {
 	}
 	for i, ls := range read {
 		require.True(t, Equal(container(i%60, i/60), ls))
+	}
+}
+
+// So they do where they are packed on a stack, which moves.
+func TestLabelsOutliveAMoveOfTheStack(t *testing.T) {
+	for i := range 100 {
+		p, equal := packedOn(t, container(0, i), container(1, i)), make(chan bool)
+		go func() {
+			packed := *p
+			ls := packed.Labels()
+			deep(64)
+			runtime.GC()
+			equal <- Equal(container(1, i), ls)
+		}()
+		require.True(t, <-equal)
+	}
+}
+
+// deep takes so many KiB of the stack.
+//
+//go:noinline
+func deep(n int) (sum byte) {
+	var kib [1024]byte
+	for i := range kib {
+		kib[i] = 0xff
+	}
+	if n > 1 {
+		sum = deep(n - 1)
+	}
+	return sum + kib[n]
+}
+
+// Otherwise who sends labels could say where the memory is that is read as theirs.
+func TestNoLabelsFromOutsideAreTakenForPackedOnes(t *testing.T) {
+	buf := make([]byte, len(packedMark))
+	for size := range maxLength + 1 { // Of the first name.
+		if string(buf[encodeSize(buf, len(buf), size):]) == packedMark {
+			t.Fatal(size)
+		}
+	}
+	require.Panics(t, func() { sizeWhenEncoded(maxLength + 1) })
+	for _, lset := range packedSets {
+		require.False(t, lset.isPacked())
 	}
 }
 
