@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/cli"
 )
@@ -159,17 +161,11 @@ func atRate(t *target, queries string, o options, every time.Duration, r *result
 }
 
 func inParallel(n int, do func(i int) error) error {
-	errs := make(chan error, n)
+	var all errgroup.Group
 	for i := range n {
-		go func() { errs <- do(i) }()
+		all.Go(func() error { return do(i) })
 	}
-	var first error
-	for range n {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return all.Wait()
 }
 
 var serial atomic.Int64

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/perf/benchfmt"
 
@@ -159,7 +159,7 @@ func (f figures) cpu(c *chain, unit string, n float64, do func() error) error {
 	before := make([]time.Duration, len(c.parts))
 	var err error
 	for i, p := range c.parts {
-		if before[i], err = proc.CPUTime(p.cmd.Process.Pid); err != nil {
+		if before[i], err = proc.CPUTime(p.PID()); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (f figures) cpu(c *chain, unit string, n float64, do func() error) error {
 		return err
 	}
 	for i, p := range c.parts {
-		after, err := proc.CPUTime(p.cmd.Process.Pid)
+		after, err := proc.CPUTime(p.PID())
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (f figures) metric(ctx context.Context, p *part, unit string, factor float6
 // memory adds what is resident, and what of the heap lives.
 func (f figures) memory(ctx context.Context, c *chain) error {
 	for _, p := range c.parts {
-		m, err := proc.ReadMemory(p.cmd.Process.Pid)
+		m, err := proc.ReadMemory(p.PID())
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (f figures) disk(ctx context.Context, c *chain) error {
 	}
 	var bytes, samples, rows float64
 	for _, b := range blocks {
-		size, err := sizeOf(b.dir)
+		size, err := fileutil.DirSize(b.dir)
 		if err != nil {
 			return err
 		}
@@ -324,20 +324,6 @@ func readBlocks(pattern string) ([]block, error) {
 		all = append(all, b)
 	}
 	return all, nil
-}
-
-func sizeOf(dir string) (bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			bytes += info.Size()
-		}
-		return err
-	})
-	return bytes, err
 }
 
 // write writes the figures in Go's benchmark format.

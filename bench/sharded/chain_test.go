@@ -470,7 +470,7 @@ func TestAStormThroughASidecarEndsAndUploadsGoOn(t *testing.T) {
 	}
 	var most int64
 	within(t, 10*time.Minute, "an upload in the storm", func() bool {
-		m, err := proc.ReadMemory(server.cmd.Process.Pid)
+		m, err := proc.ReadMemory(server.PID())
 		require.NoError(t, cmp.Or(context.Cause(ctx), err))
 		most = max(most, m.Anon)
 		blocks, err := readBlocks(c.bucket)

@@ -123,12 +123,12 @@ func (c *chain) tour(out io.Writer, took time.Duration) error {
 	var rss int64
 	fmt.Fprintln(table, "\nPROCESS\tADDRESS\tPID\tRSS")
 	for _, p := range c.parts {
-		m, err := proc.ReadMemory(p.cmd.Process.Pid)
+		m, err := proc.ReadMemory(p.PID())
 		if err != nil {
 			return err
 		}
 		rss += m.RSS
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d MiB\n", p.name, p.url, p.cmd.Process.Pid, m.RSS>>20)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d MiB\n", p.name, p.url, p.PID(), m.RSS>>20)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -147,6 +147,6 @@ Point Grafana's Prometheus data source at promguard: %s
 
 Ctrl-C stops all.
 `, c.targets.count, took.Seconds(), rss>>20, c.reads(), c.reads(),
-		restartAfter, shard[0].server.cmd.Process.Pid, shard[1].server.cmd.Process.Pid, c.reads())
+		restartAfter, shard[0].server.PID(), shard[1].server.PID(), c.reads())
 	return nil
 }

@@ -5,23 +5,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/proc"
-	"github.com/promguard/promguard/internal/cli"
 )
 
 const (
 	pollPeriod   = 50 * time.Millisecond
 	readyTimeout = 2 * time.Minute
 	stopTimeout  = 20 * time.Second
-	tailLines    = 10
 )
 
 // part is one process of the chain, which can end and be started again as it was. Its
@@ -35,10 +32,8 @@ type part struct {
 	url  string   // answers /-/ready
 	log  string   // file that all its runs write to
 
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when the process has ended
-	how     error         // it ended; read after done
-	stopped atomic.Bool   // by us
+	*proc.Process             // nil before it was started
+	stopped       atomic.Bool // by us
 }
 
 // start starts the process, which nobody waits for yet. If it ends before kill or stop
@@ -48,37 +43,23 @@ func (p *part) start(ended func(*part, error)) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // The process has its own.
-	p.cmd = exec.Command(p.path, p.args...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.done = make(chan struct{})
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Stdout = log
+	cmd.Env = append(os.Environ(), p.env...)
 	p.stopped.Store(false)
-	err = proc.Launch(p.cmd, func() {
-		p.how = p.cmd.Wait()
-		close(p.done)
+	process, err := proc.Start(cmd, func(line string) { fmt.Fprintln(log, line) })
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	p.Process = process
+	go func() {
+		<-process.Dead()
+		log.Close()
 		if !p.stopped.Load() {
-			ended(p, p.early())
+			ended(p, process.Error(p.name+" stopped", process.How()))
 		}
-	})
-	if err != nil {
-		p.done = nil
-	}
-	return err
-}
-
-// early is the error of a process that has ended by itself.
-func (p *part) early() error {
-	how := "exit status 0"
-	if p.how != nil {
-		how = p.how.Error()
-	}
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return cli.NewTail(fmt.Errorf("%s stopped (%s)", p.name, how), strings.Join(lines[max(0, len(lines)-tailLines):], "\n"))
+	}()
+	return nil
 }
 
 // ready waits until the process says that it is.
@@ -106,34 +87,13 @@ func until(ctx context.Context, holds func() bool) error {
 // kill ends the process as the kernel does when there is no memory, and waits for that.
 func (p *part) kill() {
 	p.stopped.Store(true)
-	if p.alive() { // Else its number may be another's.
-		proc.KillGroup(p.cmd.Process.Pid)
-		<-p.done
-	}
+	p.Kill()
 }
 
 // stop ends the process as an operator does. One that takes too long is killed.
 func (p *part) stop() {
 	p.stopped.Store(true)
-	if !p.alive() {
-		return
-	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(stopTimeout):
-		p.kill()
-	}
-}
-
-func (p *part) alive() bool {
-	if p.done == nil {
-		return false
-	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
+	if p.Process != nil {
+		p.Stop(context.Background(), stopTimeout)
 	}
 }
