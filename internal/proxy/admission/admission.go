@@ -430,19 +430,9 @@ func (c *Controller) enqueue(t *tenantState, tenant string, class Class, need Ne
 
 func (c *Controller) dequeue(t *tenantState, class Class, w *waiter) {
 	s, q := &c.classes[class], t.queues[class]
-	for i, other := range q.waiters {
-		if other == w {
-			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
-			break
-		}
-	}
+	q.waiters = slices.DeleteFunc(q.waiters, func(other *waiter) bool { return other == w })
 	if len(q.waiters) == 0 {
-		for i, other := range s.turns {
-			if other == q {
-				s.turns = append(s.turns[:i], s.turns[i+1:]...)
-				break
-			}
-		}
+		s.turns = slices.DeleteFunc(s.turns, func(other *tenantQueue) bool { return other == q })
 	}
 	s.queued--
 	t.queued--

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 )
 
 // ErrTooLarge says that the automata have more states than are searched.
@@ -82,12 +83,17 @@ func Witness(sets ...*Set) (text string, ok bool, err error) {
 			return s.text, !slices.ContainsFunc(sets, func(o *Set) bool { return !o.Contains(s.text) }), nil
 		}
 	}
-	return newSearch(sets).run()
+	texts, ok, err := newSearch(newAlphabet(sets), [][]*Set{sets}).run()
+	return strings.Join(texts, ""), ok, err
 }
 
 // WitnessJoined returns one string per element of values, such that each is in
 // all the sets of its element and all of them, joined by the separator, are in
 // the set joined. ok is false if there are none. The error is ErrTooLarge.
 func WitnessJoined(joined *Set, separator rune, values [][]*Set) (texts []string, ok bool, err error) {
-	return newJoinedSearch(joined, separator, values).run()
+	a := newAlphabet(append(slices.Concat(values...), joined), separator)
+	s := newSearch(a, values)
+	s.add(joined, whole)
+	s.separator = slices.Index(a, separator)
+	return s.run()
 }

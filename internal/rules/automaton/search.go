@@ -15,64 +15,119 @@ const (
 )
 
 // search goes breadth-first through the states that all machines can be in after
-// the same text.
+// the same text, which is that of a value, or of several joined by a separator. A
+// machine reads one value, from one separator to the next, or all of the text. A value
+// may contain the separator, so each one read may end the value or not.
 type search struct {
 	alphabet alphabet
 	machines []*machine
-	seen     map[string]bool
-	queue    []place
+	// owner says which value a machine reads, or is whole.
+	owner     []int
+	values    int
+	separator int // Its class.
+
+	seen  map[string]bool
+	queue []place
 }
+
+// whole is the owner of a machine that reads all of the text.
+const whole = -1
 
 // place is where a search stands: a state per machine, and how it came there.
 type place struct {
 	states []int
 	from   int
 	read   rune
-	// value is which value is being read, in a joined search.
-	value int
+	value  int // which is being read
 }
 
-func newSearch(sets []*Set) *search {
-	a := newAlphabet(sets)
-	s := &search{alphabet: a, seen: map[string]bool{}}
-	for _, set := range sets {
-		s.machines = append(s.machines, newMachine(set, a))
+// ends is what a search reads where a value ends. It is no rune.
+const ends rune = -1
+
+// newSearch searches for one value each that is in all sets of its element.
+func newSearch(a alphabet, values [][]*Set) *search {
+	s := &search{alphabet: a, values: len(values), seen: map[string]bool{}}
+	for v, sets := range values {
+		for _, set := range sets {
+			s.add(set, v)
+		}
 	}
 	return s
 }
 
-func (s *search) run() (string, bool, error) {
+func (s *search) add(set *Set, owner int) {
+	s.machines = append(s.machines, newMachine(set, s.alphabet))
+	s.owner = append(s.owner, owner)
+}
+
+func (s *search) run() ([]string, bool, error) {
 	s.visit(place{states: make([]int, len(s.machines)), from: -1})
 	for i := 0; i < len(s.queue); i++ {
 		p := s.queue[i]
-		if s.accepts(p.states) {
-			return s.text(i), true, nil
+		if p.value == s.values-1 && s.accept(p, whole) && s.accept(p, p.value) {
+			return s.texts(i), true, nil
 		}
 		if s.exhausted() {
-			return "", false, ErrTooLarge
+			return nil, false, ErrTooLarge
 		}
+		s.endValue(i)
 		for class, r := range s.alphabet {
-			next := make([]int, len(p.states))
-			dead := false
-			for k, m := range s.machines {
-				next[k] = m.step(p.states[k], class)
-				dead = dead || m.dead(next[k])
-			}
-			if !dead {
-				s.visit(place{states: next, from: i, read: r})
-			}
+			s.read(i, class, r)
 		}
 	}
-	return "", false, nil
+	return nil, false, nil
 }
 
-func (s *search) accepts(states []int) bool {
+// accept reports whether all machines of an owner accept what they have read.
+func (s *search) accept(p place, owner int) bool {
 	for k, m := range s.machines {
-		if !m.accepts(states[k]) {
+		if s.owner[k] == owner && !m.accepts(p.states[k]) {
 			return false
 		}
 	}
 	return true
+}
+
+// step returns the states after the class in the machines that read a value or all of
+// the text, or nil if one of them is dead then.
+func (s *search) step(p place, class, owner int) []int {
+	next := slices.Clone(p.states)
+	for k, m := range s.machines {
+		if s.owner[k] != whole && s.owner[k] != owner {
+			continue
+		}
+		if next[k] = m.step(p.states[k], class); m.dead(next[k]) {
+			return nil
+		}
+	}
+	return next
+}
+
+// read goes on in the same value.
+func (s *search) read(i, class int, r rune) {
+	p := s.queue[i]
+	if next := s.step(p, class, p.value); next != nil {
+		s.visit(place{states: next, from: i, read: r, value: p.value})
+	}
+}
+
+// endValue reads the separator between two values.
+func (s *search) endValue(i int) {
+	p := s.queue[i]
+	if p.value+1 >= s.values || !s.accept(p, p.value) {
+		return
+	}
+	next := s.step(p, s.separator, whole)
+	if next == nil {
+		return
+	}
+	for k := range s.machines {
+		// What a value's machines end in no longer matters.
+		if s.owner[k] == p.value {
+			next[k] = 0
+		}
+	}
+	s.visit(place{states: next, from: i, read: ends, value: p.value + 1})
 }
 
 func (s *search) exhausted() bool {
@@ -94,117 +149,8 @@ func (s *search) visit(p place) {
 	}
 }
 
-// text returns what was read up to a place.
-func (s *search) text(i int) string {
-	var runes []rune
-	for ; s.queue[i].from >= 0; i = s.queue[i].from {
-		runes = append(runes, s.queue[i].read)
-	}
-	slices.Reverse(runes)
-	return string(runes)
-}
-
-// joinedSearch is a search for several values at once. The first machine reads
-// all of the text; the others read a value each, from one separator to the next.
-// A value may contain the separator, so each one read may end the value or not.
-type joinedSearch struct {
-	search
-	separator int // Its class.
-	// owner says which value a machine belongs to; the first has none.
-	owner  []int
-	values int
-}
-
-// ends is what a joined search reads where a value ends. It is no rune.
-const ends rune = -1
-
-func newJoinedSearch(joined *Set, separator rune, values [][]*Set) *joinedSearch {
-	all := []*Set{joined}
-	owner := []int{-1}
-	for v, sets := range values {
-		for _, set := range sets {
-			all = append(all, set)
-			owner = append(owner, v)
-		}
-	}
-	a := newAlphabet(all, separator)
-	s := &joinedSearch{
-		search:    search{alphabet: a, seen: map[string]bool{}},
-		separator: slices.Index(a, separator),
-		owner:     owner,
-		values:    len(values),
-	}
-	for _, set := range all {
-		s.machines = append(s.machines, newMachine(set, a))
-	}
-	return s
-}
-
-func (s *joinedSearch) run() ([]string, bool, error) {
-	s.visit(place{states: make([]int, len(s.machines)), from: -1})
-	for i := 0; i < len(s.queue); i++ {
-		p := s.queue[i]
-		if p.value == s.values-1 && s.machines[0].accepts(p.states[0]) && s.valueAccepts(p) {
-			return s.texts(i), true, nil
-		}
-		if s.exhausted() {
-			return nil, false, ErrTooLarge
-		}
-		s.endValue(i)
-		for class, r := range s.alphabet {
-			s.read(i, class, r)
-		}
-	}
-	return nil, false, nil
-}
-
-// read goes on in the same value.
-func (s *joinedSearch) read(i, class int, r rune) {
-	p := s.queue[i]
-	next := slices.Clone(p.states)
-	for k, m := range s.machines {
-		if s.owner[k] != -1 && s.owner[k] != p.value {
-			continue
-		}
-		next[k] = m.step(p.states[k], class)
-		if m.dead(next[k]) {
-			return
-		}
-	}
-	s.visit(place{states: next, from: i, read: r, value: p.value})
-}
-
-// endValue reads the separator between two values.
-func (s *joinedSearch) endValue(i int) {
-	p := s.queue[i]
-	if p.value+1 >= s.values || !s.valueAccepts(p) {
-		return
-	}
-	next := slices.Clone(p.states)
-	next[0] = s.machines[0].step(p.states[0], s.separator)
-	if s.machines[0].dead(next[0]) {
-		return
-	}
-	for k := range s.machines {
-		// What a value's machines end in no longer matters.
-		if s.owner[k] == p.value {
-			next[k] = 0
-		}
-	}
-	s.visit(place{states: next, from: i, read: ends, value: p.value + 1})
-}
-
-func (s *joinedSearch) valueAccepts(p place) bool {
-	for k, m := range s.machines {
-		if s.owner[k] == p.value && !m.accepts(p.states[k]) {
-			return false
-		}
-	}
-	return true
-}
-
 // texts returns the values read up to a place.
-func (s *joinedSearch) texts(i int) []string {
+func (s *search) texts(i int) []string {
 	out := make([]string, s.values)
 	runes := make([][]rune, s.values)
 	for ; s.queue[i].from >= 0; i = s.queue[i].from {
