@@ -42,7 +42,7 @@ func notContainer() string {
 }
 
 func aggressiveRules() []Rule {
-	return []Rule{
+	return onNames([]Rule{
 		{
 			ID:           "cadvisor-virtual-interfaces",
 			Class:        ClassValueChanging,
@@ -75,9 +75,8 @@ func aggressiveRules() []Rule {
 			Reason:       "page faults counted a second time, children included; sums over both scopes become smaller; scope=\"container\" stays",
 		},
 		{
-			ID:           "cadvisor-copied-alerts",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
+			ID:    "cadvisor-copied-alerts",
+			Class: ClassValueChanging,
 			Regex: "container_" + oneOf("cpu_(system|user)_seconds_total", "fs_inodes_(free|total)", "fs_limit_bytes", "fs_(read|write)_seconds_total", "last_seen",
 				"memory_(failcnt|failures_total|max_usage_bytes)", "processes", "sockets", "spec_memory_(limit|reservation_limit)_bytes", "threads"),
 			Jobs:   kubeletCadvisorJobs(),
@@ -111,9 +110,8 @@ func aggressiveRules() []Rule {
 			Saving:       "4 per pod",
 		},
 		{
-			ID:           "ksm-pod-wide",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
+			ID:    "ksm-pod-wide",
+			Class: ClassValueChanging,
 			Regex: "kube_pod_" + oneOf("annotations", "completion_time", "container_info", "container_state_started", "created", "labels", "restart_policy",
 				"runtimeclass_name_info", "start_time", "status_qos_class", "status_(container_ready|initialized|ready|scheduled|unscheduled)_time",
 				"container_status_(running|terminated)"),
@@ -121,36 +119,32 @@ func aggressiveRules() []Rule {
 			Saving: "18 per pod",
 		},
 		{
-			ID:           "ksm-object-times",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
+			ID:    "ksm-object-times",
+			Class: ClassValueChanging,
 			Regex: "kube_(configmap|cronjob|endpoint|endpointslice|ingress|job|lease|networkpolicy|replicaset|secret|service)_(annotations|created)" +
 				"|kube_endpointslice_endpoints",
 			Reason: "times of creation and annotations of objects, addresses of services; read by published dashboards that count objects, not by the core set",
 			Saving: "1 or 2 per object, one per address of a service",
 		},
 		{
-			ID:           "etcd-grpc-messages",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
-			Regex:        "grpc_server_msg_(received|sent)_total",
-			Jobs:         etcdJobs(),
-			Reason:       "messages per gRPC method; read by KubeSphere, not by the core set; calls started and handled stay",
-			Saving:       "two per gRPC method and member",
+			ID:     "etcd-grpc-messages",
+			Class:  ClassValueChanging,
+			Regex:  "grpc_server_msg_(received|sent)_total",
+			Jobs:   etcdJobs(),
+			Reason: "messages per gRPC method; read by KubeSphere, not by the core set; calls started and handled stay",
+			Saving: "two per gRPC method and member",
 		},
 		{
-			ID:           "apiserver-published-buckets",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-published-buckets",
+			Class: ClassValueChanging,
 			Regex: "apiserver_" + oneOf("admission_(controller|step)_admission_duration_seconds", "flowcontrol_demand_seats", "request_filter_duration_seconds",
 				"response_sizes", "watch_cache_read_wait_seconds", "watch_events_sizes") + "_bucket",
 			Reason: "read by OpenShift's recording rules, Kubernetes' perf-tests, kube-burner and Gardener, not by the core set; _sum and _count stay",
 			Saving: "a tenth of an API server's series",
 		},
 		{
-			ID:           "apiserver-published-counters",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-published-counters",
+			Class: ClassValueChanging,
 			Regex: oneOf("apiserver_flowcontrol_demand_seats_(high_watermark|smoothed)", "apiserver_init_events_total", "apiserver_resource_size_estimate_bytes",
 				"apiserver_selfrequest_total", "apiserver_watch_cache_(events_dispatched_total|initializations_total|resource_version)",
 				"apiserver_watch_events_total", "etcd_requests_total"),
@@ -158,21 +152,19 @@ func aggressiveRules() []Rule {
 			Saving: "7 per type of object and API server",
 		},
 		{
-			ID:           "apiserver-request-buckets",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
-			Regex:        "(apiserver_request|etcd_request)_duration_seconds_bucket",
-			Reason:       "the core set reads the service level's histogram, which stays; _sum and _count stay",
-			Saving:       "a quarter of an API server's series",
+			ID:     "apiserver-request-buckets",
+			Class:  ClassValueChanging,
+			Regex:  "(apiserver_request|etcd_request)_duration_seconds_bucket",
+			Reason: "the core set reads the service level's histogram, which stays; _sum and _count stay",
+			Saving: "a quarter of an API server's series",
 		},
 		{
-			ID:           "kubernetes-go-memory",
-			Class:        ClassValueChanging,
-			SourceLabels: []string{"__name__"},
-			Regex:        "go_(memstats|gc)_\\w+",
-			Jobs:         kubernetesJobs(),
-			Reason:       "read by Go dashboards, not by the core set",
-			Saving:       "30 per process",
+			ID:     "kubernetes-go-memory",
+			Class:  ClassValueChanging,
+			Regex:  "go_(memstats|gc)_\\w+",
+			Jobs:   kubernetesJobs(),
+			Reason: "read by Go dashboards, not by the core set",
+			Saving: "30 per process",
 		},
-	}
+	})
 }

@@ -36,25 +36,24 @@ func oneOf(alternatives ...string) string {
 }
 
 func apiserverRecommended() []Rule {
-	return []Rule{
+	return onNames([]Rule{
 		{
-			ID:           "apiserver-internal-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-internal-buckets",
+			Class: ClassBucket,
 			Regex: "apiserver_" + oneOf(
 				"admission_match_\\w+", "audit_\\w+", "authentication_\\w+", "authorization_\\w+", "cache_list_\\w+", "cel_\\w+", "clusterip_\\w+",
 				"crd_\\w+", "delegated_\\w+", "egress_dialer_\\w+", "envelope_\\w+",
 				"flowcontrol_(dispatch|next|nominal|priority|read|seat|target|watch|work)_\\w+", "flowcontrol_request_(concurrency|dispatch)_\\w+",
 				"init_events\\w*", "mutating_\\w+",
 				"request_body_\\w+", "request_timestamp_\\w+", "request_post_\\w+", "request_aborts\\w*",
-				"selfrequest\\w*", "storage_\\w+", "terminated_watchers\\w*", "tls_\\w+", "validating_\\w+", "webhooks_\\w+") + "_bucket",
+				"selfrequest\\w*", "storage_\\w+", "terminated_watchers\\w*", "tls_\\w+", "validating_\\w+", "webhooks_\\w+",
+			) + "_bucket",
 			Reason: "histograms of single stages of a request, seats and caches; filters, admission, webhooks, sizes of responses and events and the time that flow control takes stay, as do _sum and _count",
 			Saving: "200 to 400 per API server",
 		},
 		{
-			ID:           "apiserver-library-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-library-buckets",
+			Class: ClassBucket,
 			Regex: oneOf("apiextensions_\\w+", "apiextensions_apiserver_\\w+", "authentication_\\w+", "authorization_\\w+", "etcd_lease_object_counts",
 				"field_validation_\\w+", "kube_apiserver_\\w+", "kubernetes_\\w+", "node_authorizer_\\w+", "pod_security_\\w+", "serviceaccount_\\w+") + "_bucket",
 			Jobs:   kubernetesJobs(),
@@ -62,66 +61,61 @@ func apiserverRecommended() []Rule {
 			Saving: "60 to 200 per process",
 		},
 		{
-			ID:           "apiserver-per-type-counters",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-per-type-counters",
+			Class: ClassUnused,
 			Regex: oneOf(
 				"apiserver_cache_list_((fetched|returned)_objects_)?total", "apiserver_storage_events_received_total",
 				"apiserver_storage_list_(evaluated|fetched|returned)_objects_total", "apiserver_storage_list_total",
 				"apiserver_watch_cache_(consistent_read_total|events_received_total)",
-				"etcd_bookmark_counts", "watch_cache_capacity(_decrease_total|_increase_total)?"),
+				"etcd_bookmark_counts", "watch_cache_capacity(_decrease_total|_increase_total)?",
+			),
 			Reason: "one per type of object, custom resources included, of lists and the watch cache; nothing checked reads them, what OpenShift, perf-tests and Gardener read of the watch cache stays",
 			Saving: "10 per type of object and API server",
 		},
 		{
-			ID:           "apiserver-flowcontrol-internals",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
+			ID:    "apiserver-flowcontrol-internals",
+			Class: ClassUnused,
 			Regex: "apiserver_" + oneOf("flowcontrol_(current_r|dispatch_r|latest_s|(next|next_discounted)_s_bounds)",
 				"flowcontrol_demand_seats_(average|stdev)", "admission_step_admission_duration_seconds_summary(_count|_sum)?"),
 			Reason: "what fair queueing and the borrowing of seats reckon with, and a summary beside a histogram; nothing checked reads them, limits, queues, waits and rejections stay",
 			Saving: "7 per priority level and API server",
 		},
 		{
-			ID:           "workqueue-unread",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
-			Regex:        "workqueue_(longest_running_processor_seconds|unfinished_work_seconds)",
-			Jobs:         kubernetesJobs(),
-			Reason:       "per work queue; those checked read them of operators, which keep theirs, and not of Kubernetes' own controllers, of which the times in the queue and at work and the depth stay",
-			Saving:       "2 per work queue and process",
+			ID:     "workqueue-unread",
+			Class:  ClassUnused,
+			Regex:  "workqueue_(longest_running_processor_seconds|unfinished_work_seconds)",
+			Jobs:   kubernetesJobs(),
+			Reason: "per work queue; those checked read them of operators, which keep theirs, and not of Kubernetes' own controllers, of which the times in the queue and at work and the depth stay",
+			Saving: "2 per work queue and process",
 		},
 		{
-			ID:           "rest-client-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
-			Regex:        "rest_client_(rate_limiter_duration_seconds|dns_resolution_duration_seconds|exec_plugin_certificate_rotation_age)_bucket",
-			Jobs:         kubernetesJobs(),
-			Reason:       "per API host and verb in every Kubernetes process; nothing checked reads them, the request's duration stays",
-			Saving:       "13 per verb and process",
+			ID:     "rest-client-buckets",
+			Class:  ClassBucket,
+			Regex:  "rest_client_(rate_limiter_duration_seconds|dns_resolution_duration_seconds|exec_plugin_certificate_rotation_age)_bucket",
+			Jobs:   kubernetesJobs(),
+			Reason: "per API host and verb in every Kubernetes process; nothing checked reads them, the request's duration stays",
+			Saving: "13 per verb and process",
 		},
 		{
 			// What client_golang's collector exported before, and what boards
 			// read: go_goroutines, go_threads, go_info, go_memstats_*,
 			// go_gc_duration_seconds.
-			ID:           "go-runtime-copies",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
+			ID:    "go-runtime-copies",
+			Class: ClassUnused,
 			Regex: "go_" + oneOf("cgo_\\w+", "cpu_\\w+", "gc_(cleanups|cycles|finalizers|gogc|gomemlimit|heap|limiter|pauses|scan|stack)_\\w+",
 				"memory_\\w+", "sched_(gomaxprocs|goroutines|latencies|pauses|threads)_\\w+", "sync_\\w+"),
 			Jobs:   kubernetesJobs(),
 			Reason: "everything that Go's runtime/metrics has, in every Kubernetes process; nothing checked reads it, the names that Go dashboards read stay",
 			Saving: "120 per process",
 		},
-	}
+	})
 }
 
 func controlPlaneRecommended() []Rule {
-	return []Rule{
+	return onNames([]Rule{
 		{
-			ID:           "scheduler-stage-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "scheduler-stage-buckets",
+			Class: ClassBucket,
 			Regex: "scheduler_" + oneOf("async_\\w+", "cache_\\w+", "event_handling_\\w+", "get_node_hint_\\w+",
 				"goroutines_\\w+", "inflight_\\w+", "permit_wait_\\w+", "plugin_\\w+", "pod_scheduled_after_flush_\\w+", "pod_scheduling_attempts",
 				"preemption_\\w+", "queue_\\w+", "queueing_hint_\\w+", "resourceclaim_\\w+", "store_schedule_\\w+") + "_bucket",
@@ -129,9 +123,8 @@ func controlPlaneRecommended() []Rule {
 			Saving: "a quarter of a scheduler's series",
 		},
 		{
-			ID:           "controller-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "controller-buckets",
+			Class: ClassBucket,
 			Regex: oneOf("attach_detach_controller_\\w+", "attachdetach_controller_\\w+", "cronjob_controller_\\w+", "device_taint_eviction_controller_\\w+",
 				"endpoint_slice_controller_\\w+", "endpoint_slice_mirroring_controller_\\w+", "ephemeral_volume_controller_\\w+", "garbagecollector_controller_\\w+",
 				"horizontal_pod_autoscaler_controller_\\w+", "job_controller_\\w+", "node_collector_\\w+", "node_ipam_controller_\\w+",
@@ -142,15 +135,14 @@ func controlPlaneRecommended() []Rule {
 			Saving: "300 per controller manager",
 		},
 		{
-			ID:           "etcd-unread-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "etcd-unread-buckets",
+			Class: ClassBucket,
 			Regex: "etcd_" + oneOf("debugging_(disk|lease|server|snap|store)_\\w+", "debugging_mvcc_(db_compaction_total|index)_\\w+", "disk_backend_(defrag|snapshot)_duration_seconds", "disk_wal_write_duration_seconds",
 				"mvcc_hash_(rev_)?duration_seconds", "server_range_duration_seconds", "snap_\\w+") + "_bucket",
 			Reason: "debugging and maintenance histograms; nothing checked reads them, WAL fsync, backend commit and peer round trip stay with all bounds",
 			Saving: "a quarter of an etcd's series",
 		},
-	}
+	})
 }
 
 // cadvisorUnread are names of cAdvisor that nothing checked reads, beside those of
@@ -162,15 +154,14 @@ func cadvisorUnread() []string {
 }
 
 func kubeletRecommended() []Rule {
-	return []Rule{
+	return onNames([]Rule{
 		{
-			ID:           "cadvisor-unread-names",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
-			Regex:        "container_" + oneOf(cadvisorUnread()...),
-			Jobs:         kubeletCadvisorJobs(),
-			Reason:       "per container and cgroup; nothing checked reads them, what containers use, wait for and may use stays",
-			Saving:       "6 per container and per cgroup",
+			ID:     "cadvisor-unread-names",
+			Class:  ClassUnused,
+			Regex:  "container_" + oneOf(cadvisorUnread()...),
+			Jobs:   kubeletCadvisorJobs(),
+			Reason: "per container and cgroup; nothing checked reads them, what containers use, wait for and may use stays",
+			Saving: "6 per container and per cgroup",
 		},
 		{
 			// The same and most of minimal's in whatever job: a cgroup below
@@ -186,25 +177,24 @@ func kubeletRecommended() []Rule {
 			Saving: "18 per container and per cgroup of pods",
 		},
 		{
-			ID:           "kubelet-unread-buckets",
-			Class:        ClassBucket,
-			SourceLabels: []string{"__name__"},
+			ID:    "kubelet-unread-buckets",
+			Class: ClassBucket,
 			Regex: oneOf(
 				"kubelet_(admission|containers|device_plugin|eviction|evented|http|image|imagemanager|memory_manager|pod_resources|pod_status|pod_worker_start|run_podsandbox|topology_manager|volume_metric)_\\w+",
-				"plugin_manager_\\w+", "prober_probe_duration_seconds", "volume_manager_\\w+", "dra_\\w+") + "_bucket",
+				"plugin_manager_\\w+", "prober_probe_duration_seconds", "volume_manager_\\w+", "dra_\\w+",
+			) + "_bucket",
 			Jobs:   kubernetesJobs(),
 			Reason: "histograms per path, image size and probe in every kubelet; nothing checked reads them, pod start, pod worker, PLEG, cgroup, runtime and volume durations stay",
 			Saving: "500 to 1500 per node",
 		},
-	}
+	})
 }
 
 func exporterRecommended() []Rule {
-	return []Rule{
+	return onNames([]Rule{
 		{
-			ID:           "ksm-pod-details",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
+			ID:    "ksm-pod-details",
+			Class: ClassUnused,
 			// Not annotations, which an exporter gives only to those who ask for
 			// them, nor the times of a pod's conditions, which benchmarks read.
 			Regex:  "kube_pod_" + oneOf("ips", "nodeselectors", "overhead_\\w+", "scheduler", "service_account", "spec_volumes_persistentvolumeclaims_readonly"),
@@ -212,15 +202,15 @@ func exporterRecommended() []Rule {
 			Saving: "3 per pod",
 		},
 		{
-			ID:           "ksm-bookkeeping",
-			Class:        ClassUnused,
-			SourceLabels: []string{"__name__"},
+			ID:    "ksm-bookkeeping",
+			Class: ClassUnused,
 			// Not times of creation: they are counted to count objects.
 			Regex: "kube_" + oneOf(
 				"(cronjob|endpoint|endpointslice|ingress|lease|networkpolicy|replicaset)_metadata_resource_version",
-				"endpointslice_(endpoints_hints|ports)"),
+				"endpointslice_(endpoints_hints|ports)",
+			),
 			Reason: "versions of objects, hints and ports of endpoint slices; nothing checked reads them",
 			Saving: "one per object, one per port and zone of a service",
 		},
-	}
+	})
 }
