@@ -74,13 +74,9 @@ func (r *rehearsal) ofServer(ctx context.Context, address string, api *promapi.C
 	if k.Head == nil {
 		return nil, fmt.Errorf("%s does not tell its series", u.Redacted())
 	}
-	counts, err := estimate.Live(ctx, r.Profile, api)
-	if err != nil {
+	if k.Saves, err = estimate.OfServer(ctx, r.Profile, api, r.Interval); err != nil {
 		return nil, err
 	}
-	in, notes := estimate.LiveIntervals(ctx, api, counts.Jobs(), r.Interval)
-	counts.Notes = append(counts.Notes, notes...)
-	k.Saves = estimate.New(r.Profile, counts, in, estimate.LiveSizes(ctx, api, estimate.ModelSizes()))
 	return k, ctx.Err()
 }
 

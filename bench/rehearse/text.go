@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/oomstorm/storm"
+	"github.com/promguard/promguard/internal/cli"
 	"github.com/promguard/promguard/internal/rules/check"
 	"github.com/promguard/promguard/internal/rules/estimate"
 )
 
-// WriteText writes the page for people: the verdict first, then what it stands on.
-func (r *Report) WriteText(w io.Writer) error {
+// Write writes the page: for people the verdict first, then what it stands on.
+func (r *Report) Write(w io.Writer, format string) error {
+	if format == cli.JSON {
+		return cli.WriteJSON(w, r)
+	}
 	p := &page{}
 	p.verdict(r)
 	if r.Restart != nil {

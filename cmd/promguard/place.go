@@ -48,12 +48,9 @@ func (f *placeFlags) open() (*promapi.Server, error) {
 	if f.address != "" {
 		return nil, cli.Misuse(errors.New("give one of --web.telemetry-address and --prometheus.url"))
 	}
-	transport := http.DefaultTransport // As other programs find servers, through a proxy of the environment too.
-	if f.httpConfig != "" {
-		var err error
-		if transport, err = newTransport(f.httpConfig); err != nil {
-			return nil, fmt.Errorf("--prometheus.http-config.file: %w", err)
-		}
+	transport, err := serverTransport(f.httpConfig)
+	if err != nil {
+		return nil, err
 	}
 	s, err := promapi.NewServer(f.url, transport)
 	if err != nil {

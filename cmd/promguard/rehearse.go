@@ -57,24 +57,10 @@ func (f *rehearseFlags) run(stdout, stderr io.Writer) error {
 	progress := cli.NewProgress(stderr)
 	r, err := f.rehearse(ctx, progress)
 	progress.End()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return cli.Misuse(fmt.Errorf("interrupted; the steps that were done are in %s, and the same command goes on after them", f.in.Dir))
-	case err != nil:
-		return cli.Misuse(err)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted; the steps that were done are in %s, and the same command goes on after them", f.in.Dir)
 	}
-	if *f.output == cli.JSON {
-		err = cli.WriteJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
-		return cli.Misuse(err)
-	}
-	if code := r.ExitCode(); code != 0 {
-		return cli.Exit(code)
-	}
-	return nil
+	return conclude(r, err, stdout, *f.output)
 }
 
 func (f *rehearseFlags) rehearse(ctx context.Context, progress *cli.Progress) (*rehearse.Report, error) {

@@ -56,10 +56,16 @@ func (f *rulesCheck) run(stdout, stderr io.Writer) error {
 	progress := cli.NewProgress(stderr)
 	r, err := f.judge(progress)
 	progress.End()
-	if err != nil {
-		return cli.Misuse(err)
+	return conclude(r, err, stdout, *f.output)
+}
+
+// conclude writes a judgement unless there was an error, and returns what the command ends
+// with.
+func conclude(r judgement, err error, stdout io.Writer, output string) error {
+	if err == nil {
+		err = r.Write(stdout, output)
 	}
-	if err := r.Write(stdout, *f.output); err != nil {
+	if err != nil {
 		return cli.Misuse(err)
 	}
 	if code := r.ExitCode(); code != 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/internal/cli"
-	"github.com/promguard/promguard/internal/relabel"
 	"github.com/promguard/promguard/internal/rules/estimate"
 )
 
@@ -60,16 +59,7 @@ func (f *rulesEstimate) run(stdout, stderr io.Writer) error {
 	progress := cli.NewProgress(stderr)
 	e, err := f.estimate(context.Background(), progress)
 	progress.End()
-	if err == nil {
-		err = e.Write(stdout, *f.output)
-	}
-	if err != nil {
-		return cli.Misuse(err)
-	}
-	if code := e.ExitCode(); code != 0 {
-		return cli.Exit(code)
-	}
-	return nil
+	return conclude(e, err, stdout, *f.output)
 }
 
 func (f *rulesEstimate) estimate(ctx context.Context, progress *cli.Progress) (*estimate.Estimate, error) {
@@ -83,9 +73,13 @@ func (f *rulesEstimate) estimate(ctx context.Context, progress *cli.Progress) (*
 	if err != nil {
 		return nil, err
 	}
-	sizes := estimate.ModelSizes()
 	if f.server.given() {
-		return f.live(ctx, p, sizes, progress)
+		api, err := f.server.client(progress)
+		if err != nil {
+			return nil, err
+		}
+		defer api.Close()
+		return estimate.OfServer(ctx, p, api, f.interval)
 	}
 	series, name, err := f.open(progress)
 	if err != nil {
@@ -96,20 +90,5 @@ func (f *rulesEstimate) estimate(ctx context.Context, progress *cli.Progress) (*
 		return nil, err
 	}
 	counts.Notes = append(counts.Notes, fmt.Sprintf("The scrape interval is taken to be %s (--scrape-interval).", f.interval))
-	return estimate.New(p, counts, estimate.Intervals{Default: f.interval}, sizes), nil
-}
-
-func (f *rulesEstimate) live(ctx context.Context, p relabel.Profile, sizes estimate.Sizes, progress *cli.Progress) (*estimate.Estimate, error) {
-	api, err := f.server.client(progress)
-	if err != nil {
-		return nil, err
-	}
-	defer api.Close()
-	counts, err := estimate.Live(ctx, p, api)
-	if err != nil {
-		return nil, err
-	}
-	in, notes := estimate.LiveIntervals(ctx, api, counts.Jobs(), f.interval)
-	counts.Notes = append(counts.Notes, notes...)
-	return estimate.New(p, counts, in, estimate.LiveSizes(ctx, api, sizes)), nil
+	return estimate.New(p, counts, estimate.Intervals{Default: f.interval}, estimate.ModelSizes()), nil
 }

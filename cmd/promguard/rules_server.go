@@ -46,13 +46,9 @@ func (f *serverFlags) client(progress *cli.Progress) (*promapi.Client, error) {
 	if !f.given() {
 		return nil, f.budget.Validate()
 	}
-	// As other programs find servers, through a proxy of the environment too.
-	transport := http.DefaultTransport
-	if f.httpConfig != "" {
-		var err error
-		if transport, err = newTransport(f.httpConfig); err != nil {
-			return nil, fmt.Errorf("--prometheus.http-config.file: %w", err)
-		}
+	transport, err := serverTransport(f.httpConfig)
+	if err != nil {
+		return nil, err
 	}
 	c, err := promapi.New(f.url, transport, f.budget)
 	if err != nil {
@@ -65,4 +61,17 @@ func (f *serverFlags) client(progress *cli.Progress) (*promapi.Client, error) {
 		progress.Set(int64(requests-1), 0)
 	}
 	return c, nil
+}
+
+// serverTransport is what reaches --prometheus.url. Without a file, servers are found as
+// other programs find them, through a proxy of the environment too.
+func serverTransport(httpConfig string) (http.RoundTripper, error) {
+	if httpConfig == "" {
+		return http.DefaultTransport, nil
+	}
+	transport, err := newTransport(httpConfig)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus.http-config.file: %w", err)
+	}
+	return transport, nil
 }

@@ -160,7 +160,7 @@ func Live(ctx context.Context, p relabel.Profile, api *promapi.Client, nodes int
 		return Load{}, err
 	}
 	in, notes := estimate.LiveIntervals(ctx, api, counts.Jobs(), interval)
-	e := estimate.New(p, counts, in, estimate.LiveSizes(ctx, api, estimate.ModelSizes()).Patched())
+	e := estimate.New(p, counts, in, estimate.LiveSizes(ctx, api).Patched())
 	if e.ExitCode() != 0 {
 		notes = append(notes, "Of some drop rules it could not be counted what they drop: rules estimate says of which. Less is needed than is said here.")
 	}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,6 +19,18 @@ import (
 	"github.com/promguard/promguard/internal/promapi"
 	"github.com/promguard/promguard/internal/relabel"
 )
+
+// OfServer estimates what the rules save of a live server, as Live counts it. interval is
+// that of jobs whose own cannot be found out.
+func OfServer(ctx context.Context, p relabel.Profile, api *promapi.Client, interval time.Duration) (*Estimate, error) {
+	counts, err := Live(ctx, p, api)
+	if err != nil {
+		return nil, err
+	}
+	in, notes := LiveIntervals(ctx, api, counts.Jobs(), interval)
+	counts.Notes = append(counts.Notes, notes...)
+	return New(p, counts, in, LiveSizes(ctx, api)), nil
+}
 
 // Live counts what the rules drop of a live server, within the server's budget:
 // metric names are split into small groups, and each is counted by one query.
@@ -251,14 +264,15 @@ func grouping(names []string) string {
 
 // LiveSizes returns sizes with the bytes per series of the server's build, and the
 // bytes per sample that it says of its compactions, if it scrapes itself.
-func LiveSizes(ctx context.Context, api *promapi.Client, otherwise Sizes) Sizes {
+func LiveSizes(ctx context.Context, api *promapi.Client) Sizes {
+	sizes := ModelSizes()
 	if rows, err := api.Query(ctx, `count(prometheus_build_info{version=~".+[+]promguard[.].+"}) == count(prometheus_build_info)`); err == nil && len(rows) == 1 {
-		otherwise = otherwise.Patched()
+		sizes = sizes.Patched()
 	}
 	rows, err := api.Query(ctx, "sum(prometheus_tsdb_compaction_chunk_size_bytes_sum) / sum(prometheus_tsdb_compaction_chunk_samples_sum)")
 	if err != nil || len(rows) != 1 || !(rows[0].Value > 0) || math.IsInf(rows[0].Value, 0) {
-		return otherwise
+		return sizes
 	}
-	otherwise.BlockBytesPerSample, otherwise.BlockSource = rows[0].Value, "measured here"
-	return otherwise
+	sizes.BlockBytesPerSample, sizes.BlockSource = rows[0].Value, "measured here"
+	return sizes
 }

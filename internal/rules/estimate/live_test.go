@@ -358,7 +358,7 @@ func TestSizesAreThoseOfTheBuildThatIsAsked(t *testing.T) {
 		{[]labels.Labels{build("a", "3.16.0+promguard.1"), build("b", "3.16.0")}, "upstream"},
 	} {
 		s := promtest.New(t, time.Minute, tc.series...)
-		got := LiveSizes(t.Context(), server(t, s.URL), ModelSizes())
+		got := LiveSizes(t.Context(), server(t, s.URL))
 		require.Equal(t, tc.want, got.Build)
 		require.Equal(t, tc.want == "upstream", got.HeadBytesPerSeries == modelHeadBytesPerSeries)
 	}
