@@ -303,8 +303,6 @@ type block struct {
 	Thanos           struct{ Labels map[string]string }
 }
 
-func (b block) replica() string { return b.Thanos.Labels[replicaLabel] }
-
 // readBlocks returns the blocks in directories.
 func readBlocks(pattern string) ([]block, error) {
 	files, err := filepath.Glob(filepath.Join(pattern, "*", "meta.json"))

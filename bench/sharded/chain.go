@@ -45,8 +45,6 @@ type options struct {
 // pod is a server with its sidecar.
 type pod struct{ server, sidecar *part }
 
-func (p pod) parts() []*part { return []*part{p.server, p.sidecar} }
-
 // chain is all of docs/sharded.md but the Ruler, on this machine: modelled targets,
 // servers of all shards with their sidecars, store gateway, compactor, Query behind what
 // a Service is, Query Frontend and promguard.

@@ -106,6 +106,9 @@ func (h *harness) questions() []question {
 	}
 }
 
+// String is the query of a question.
+func (q question) String() string { return q.form.Get("query") }
+
 // tally is what came of the reads of a stream.
 type tally struct {
 	asked, failed, warned, parts, wrong atomic.Int64
@@ -197,10 +200,23 @@ func (h *harness) again(t *testing.T, parts ...*part) time.Duration {
 	return within(t, 2*time.Minute, "whole answers", func() bool { return h.clean(t) })
 }
 
+// kill ends processes as the kernel does when there is no memory, and waits for that.
 func kill(parts ...*part) {
 	for _, p := range parts {
-		p.kill()
+		p.stopped.Store(true)
+		p.Kill()
 	}
+}
+
+func (p pod) parts() []*part { return []*part{p.server, p.sidecar} }
+
+func (b block) replica() string { return b.Thanos.Labels[replicaLabel] }
+
+// expose lets targets begin to expose something at the next beat.
+func (t *targets) expose() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.from = time.Now().Truncate(t.beat).Add(t.beat)
 }
 
 func TestTheChainAnswersAsOneServerDoesWhateverIsKilled(t *testing.T) {

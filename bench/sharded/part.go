@@ -36,8 +36,8 @@ type part struct {
 	stopped       atomic.Bool // by us
 }
 
-// start starts the process, which nobody waits for yet. If it ends before kill or stop
-// is called, ended is told why.
+// start starts the process, which nobody waits for yet. If it ends before stop is
+// called, ended is told why.
 func (p *part) start(ended func(*part, error)) error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -82,12 +82,6 @@ func until(ctx context.Context, holds func() bool) error {
 		}
 	}
 	return nil
-}
-
-// kill ends the process as the kernel does when there is no memory, and waits for that.
-func (p *part) kill() {
-	p.stopped.Store(true)
-	p.Kill()
 }
 
 // stop ends the process as an operator does. One that takes too long is killed.

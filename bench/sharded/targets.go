@@ -41,13 +41,6 @@ type targets struct {
 	cache map[*kubelike.Target]exposition
 }
 
-// expose lets targets begin to expose something at the next beat.
-func (t *targets) expose() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.from = time.Now().Truncate(t.beat).Add(t.beat)
-}
-
 type exposition struct {
 	at   time.Time
 	text []byte
