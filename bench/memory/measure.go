@@ -24,7 +24,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // figures are the bytes of a server's live heap: all of it, and by who allocated them

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // phase is something that a server does to its head and that takes memory.

@@ -19,12 +19,12 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/storm"
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 func main() {

@@ -27,8 +27,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 func main() {

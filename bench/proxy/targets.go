@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // target is a process that answers requests.

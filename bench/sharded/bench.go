@@ -25,8 +25,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/kubelike"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 	"github.com/promguard/promguard/internal/rules/source"
 )
 

@@ -19,8 +19,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 func main() {

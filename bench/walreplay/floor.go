@@ -12,10 +12,10 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/walreplay/internal/datadir"
 	"github.com/promguard/promguard/bench/walreplay/replays"
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 func addFloor(app *kingpin.Application) (*kingpin.CmdClause, command) {

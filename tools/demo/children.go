@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 const (
@@ -51,25 +52,23 @@ func (c *children) start(path string, args ...string) error {
 	defer log.Close() // The process has its own.
 	k := &child{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	k.cmd.Stdout, k.cmd.Stderr = log, log
-	k.cmd.SysProcAttr = childAttr()
-	if err := k.cmd.Start(); err != nil {
+	err = proc.Launch(k.cmd, func() {
+		_ = k.cmd.Wait() // Its state says how it ended.
+		close(k.done)
+		if !c.stops.Load() {
+			c.ended(cli.NewTail(fmt.Errorf("%s stopped (%s)", name, k.cmd.ProcessState), tail(logFile)))
+		}
+	})
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "started %s, log in %s\n", name, logFile)
 	c.kids = append(c.kids, k)
-	go func() {
-		err := k.cmd.Wait()
-		how := "exit status 0"
-		if err != nil {
-			how = err.Error()
-		}
-		close(k.done)
-		if !c.stops.Load() {
-			c.ended(cli.NewTail(fmt.Errorf("%s stopped (%s)", name, how), tail(logFile)))
-		}
-	}()
 	return nil
 }
+
+// signal signals the process's whole group.
+func (k *child) signal(s syscall.Signal) { proc.SignalGroup(k.cmd.Process.Pid, s) }
 
 // stop ends the processes, the last one first, and waits for them. A process
 // that takes too long, and all of them at another signal, are killed.

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -37,9 +36,6 @@ type config struct {
 }
 
 func main() {
-	// Children are killed when the thread that started them ends: this one is kept
-	// until the process ends.
-	runtime.LockOSThread()
 	c, err := parse(os.Args[1:], os.Stdout)
 	if err == nil {
 		err = run(c, os.Stdout)

@@ -19,12 +19,12 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/fill"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 const (

@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
 	"github.com/promguard/promguard/bench/oomstorm/internal/clients"
 	"github.com/promguard/promguard/bench/oomstorm/internal/family"
 	"github.com/promguard/promguard/bench/oomstorm/internal/limit"
 	"github.com/promguard/promguard/bench/oomstorm/internal/probe"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // ClientsWord is the first argument that has a program be the clients of a storm, by

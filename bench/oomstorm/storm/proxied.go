@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // proxyTimeout is how long a promguard may take until it is ready.

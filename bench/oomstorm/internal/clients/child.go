@@ -13,7 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // Word is the first argument that has this program be the clients.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // samplePeriod is how often memory is read. A limit that is kept by killing

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/promguard/promguard/bench/internal/binary"
-	"github.com/promguard/promguard/bench/internal/proc"
+	"github.com/promguard/promguard/internal/proc"
 )
 
 // Options say how to replay.

@@ -1,7 +1,7 @@
 // Copyright The promguard Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !linux
+//go:build unix && !linux
 
 package proc
 
@@ -17,9 +17,9 @@ const Supported = false
 // Memory is the resident memory of a process, in bytes.
 type Memory struct{ RSS, Peak, Anon int64 }
 
-func ChildAttr() *syscall.SysProcAttr { return nil }
-
-func KillGroup(int) {}
+// ChildAttr puts a process into a group of its own, so that a terminal's Ctrl-C
+// reaches only us.
+func ChildAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func CPUTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 

@@ -24,9 +24,6 @@ func ChildAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// KillGroup kills a process and its children that are in its group.
-func KillGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
-
 // CPUTime is the user and system time of all of a process's threads, to the
 // nanosecond, by the process's own CPU clock.
 func CPUTime(pid int) (time.Duration, error) {

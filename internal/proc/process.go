@@ -119,7 +119,7 @@ func (p *Process) Error(what, how string) error {
 // Kill kills the process and its children, and waits for its end.
 func (p *Process) Kill() {
 	if p.Alive() {
-		KillGroup(p.PID())
+		SignalGroup(p.PID(), syscall.SIGKILL)
 	}
 	<-p.dead
 }

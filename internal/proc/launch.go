@@ -6,6 +6,7 @@ package proc
 import (
 	"os/exec"
 	"runtime"
+	"syscall"
 )
 
 // Launch starts a process that ends with this one, and then lets wait run, which must
@@ -25,3 +26,6 @@ func Launch(cmd *exec.Cmd, wait func()) error {
 	}()
 	return <-started
 }
+
+// SignalGroup signals a process and its children that are in its group.
+func SignalGroup(pid int, s syscall.Signal) { _ = syscall.Kill(-pid, s) }
