@@ -112,15 +112,6 @@ func ReadPointsFrom(ctx context.Context, selected int64) int64 {
 	return selected * s.Copies
 }
 
-// YieldRead is Yield of the context's account. Without one it looks at the context
-// alone.
-func YieldRead(ctx context.Context) error {
-	if a := ReadAccountFrom(ctx); a != nil {
-		return a.Yield(ctx)
-	}
-	return ReadEnded(ctx)
-}
-
 // ReadEnded returns why the context has ended, or nil.
 func ReadEnded(ctx context.Context) error {
 	if ctx.Err() != nil {

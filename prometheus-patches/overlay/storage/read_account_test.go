@@ -41,13 +41,11 @@ func TestAccountIsFoundInItsContextAndNowhereElse(t *testing.T) {
 	account, ctx := accounttest.New(t.Context(), storage.ReadBounds{})
 	require.Same(t, account, storage.ReadAccountFrom(ctx))
 	require.Nil(t, storage.ReadAccountFrom(t.Context()))
-	require.NoError(t, storage.YieldRead(ctx))
-	require.Equal(t, 1, account.Yields)
+	require.NoError(t, storage.ReadEnded(ctx))
 	stop := errors.New("stopped")
 	account.Stop(stop)
-	require.ErrorIs(t, storage.YieldRead(ctx), stop)
 	require.ErrorIs(t, storage.ReadEnded(ctx), stop)
-	require.NoError(t, storage.YieldRead(t.Context()))
+	require.NoError(t, storage.ReadEnded(t.Context()))
 }
 
 func TestSortOfAReadEndsWithIt(t *testing.T) {
