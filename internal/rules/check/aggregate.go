@@ -74,16 +74,11 @@ func percentiles(quantiles parser.Expressions) []string {
 
 // number returns the value of what is reckoned from numbers that are written down.
 func number(e parser.Expr) (float64, bool) {
-	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return number(e.Expr)
-	case *parser.StepInvariantExpr:
-		return number(e.Expr)
-	case *parser.BinaryExpr:
-		l, okL := number(e.LHS)
-		r, okR := number(e.RHS)
+	if b, binary := source.Bare(e).(*parser.BinaryExpr); binary {
+		l, okL := number(b.LHS)
+		r, okR := number(b.RHS)
 		ok := okL && okR
-		switch e.Op {
+		switch b.Op {
 		case parser.ADD:
 			return l + r, ok
 		case parser.SUB:

@@ -226,13 +226,9 @@ func scaled(in effect, factor float64) effect {
 
 // constant returns the value of a number that is written down.
 func constant(e parser.Expr) (float64, bool) {
-	switch e := e.(type) {
+	switch e := source.Bare(e).(type) {
 	case *parser.NumberLiteral:
 		return e.Val, e.Val != source.UnknownNumber
-	case *parser.ParenExpr:
-		return constant(e.Expr)
-	case *parser.StepInvariantExpr:
-		return constant(e.Expr)
 	case *parser.UnaryExpr:
 		v, ok := constant(e.Expr)
 		if e.Op == parser.SUB {

@@ -40,6 +40,7 @@ type recorded struct {
 
 // expr returns the effect on the value of an expression.
 func (w *walker) expr(e parser.Expr) effect {
+	e = source.Bare(e)
 	switch e := e.(type) {
 	case *parser.NumberLiteral, *parser.StringLiteral:
 		return effect{}
@@ -54,10 +55,6 @@ func (w *walker) expr(e parser.Expr) effect {
 		return in
 	case *parser.SubqueryExpr:
 		return w.expr(e.Expr).counted()
-	case *parser.ParenExpr:
-		return w.expr(e.Expr)
-	case *parser.StepInvariantExpr:
-		return w.expr(e.Expr)
 	case *parser.UnaryExpr:
 		return unary(e, w.expr(e.Expr))
 	case *parser.Call:
@@ -267,14 +264,7 @@ func labelsOf(e *parser.Call) []string {
 	}
 	var out []string
 	for _, arg := range args {
-		for {
-			inner, ok := arg.(*parser.ParenExpr)
-			if !ok {
-				break
-			}
-			arg = inner.Expr
-		}
-		if s, ok := arg.(*parser.StringLiteral); ok {
+		if s, ok := source.Bare(arg).(*parser.StringLiteral); ok {
 			out = append(out, s.Val)
 		}
 	}

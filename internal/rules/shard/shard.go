@@ -101,6 +101,7 @@ func (c *checker) rule(e *source.Expression) rows {
 }
 
 func (c *checker) expr(e parser.Expr) rows {
+	e = source.Bare(e)
 	switch e := e.(type) {
 	case *parser.NumberLiteral, *parser.StringLiteral:
 		return rows{everywhere: true}
@@ -109,10 +110,6 @@ func (c *checker) expr(e parser.Expr) rows {
 	case *parser.MatrixSelector:
 		return c.expr(e.VectorSelector)
 	case *parser.SubqueryExpr:
-		return c.expr(e.Expr)
-	case *parser.ParenExpr:
-		return c.expr(e.Expr)
-	case *parser.StepInvariantExpr:
 		return c.expr(e.Expr)
 	case *parser.UnaryExpr:
 		return c.expr(e.Expr)
@@ -248,18 +245,10 @@ func (c *checker) info(e *parser.Call) rows {
 
 // text returns the literal, which may be in parentheses.
 func text(e parser.Expr) string {
-	for {
-		switch inner := e.(type) {
-		case *parser.ParenExpr:
-			e = inner.Expr
-		case *parser.StepInvariantExpr:
-			e = inner.Expr
-		case *parser.StringLiteral:
-			return inner.Val
-		default:
-			return ""
-		}
+	if s, ok := source.Bare(e).(*parser.StringLiteral); ok {
+		return s.Val
 	}
+	return ""
 }
 
 func (c *checker) aggregate(e *parser.AggregateExpr) rows {

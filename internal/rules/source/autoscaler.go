@@ -109,7 +109,7 @@ func (r *rules) adapterQuery(place, query string, series []*labels.Matcher) {
 	if name != "" {
 		expanded = strings.ReplaceAll(expanded, adapterSeries, name)
 	}
-	expr, err := parseExpr(expanded)
+	expr, err := Parse(expanded)
 	if err != nil {
 		r.problem(r.file, place, err)
 		return

@@ -87,7 +87,7 @@ func readQueryLog(path string, r io.Reader) Found {
 		f.problem(path, fmt.Sprintf("after line %d", n), err)
 	}
 	for _, l := range queries {
-		expr, err := parseExpr(l.query)
+		expr, err := Parse(l.query)
 		if err != nil {
 			fail(l.line, err)
 			continue

@@ -170,7 +170,7 @@ func (r *rules) rule(n *yaml.Node, prefix string, i int) {
 
 // expression parses the text and adds the expression.
 func (r *rules) expression(e Expression) {
-	expr, err := parseExpr(e.Text)
+	expr, err := Parse(e.Text)
 	if err != nil {
 		r.problem(r.file, e.Place, err)
 		return

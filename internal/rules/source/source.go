@@ -157,11 +157,9 @@ func NewParser() parser.Parser {
 // memory for some texts of that size already.
 const maxExpression = 64 << 10
 
-// Parse parses PromQL that somebody wrote, without variables.
-func Parse(text string) (parser.Expr, error) { return parseExpr(text) }
-
-// parseExpr parses PromQL. The error has the parser's first complaint only.
-func parseExpr(text string) (parser.Expr, error) {
+// Parse parses PromQL that somebody wrote, without variables. The error has the parser's
+// first complaint only.
+func Parse(text string) (parser.Expr, error) {
 	if len(text) > maxExpression {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
 	}
@@ -173,6 +171,20 @@ func parseExpr(text string) (parser.Expr, error) {
 		return nil, firstParseError(err)
 	}
 	return expr, nil
+}
+
+// Bare returns what is in parentheses, and in what says that it is evaluated once.
+func Bare(expr parser.Expr) parser.Expr {
+	for {
+		switch e := expr.(type) {
+		case *parser.ParenExpr:
+			expr = e.Expr
+		case *parser.StepInvariantExpr:
+			expr = e.Expr
+		default:
+			return expr
+		}
+	}
 }
 
 // maxDepth is beyond what people write. What the parser needs for parentheses and

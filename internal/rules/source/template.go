@@ -63,9 +63,9 @@ func (r *rules) template(text, place string) {
 // templateQuery adds the query, in which markers stand for values. Where it does not
 // parse with names and texts, they are numbers.
 func (r *rules) templateQuery(query, place string) {
-	expr, err := parseExpr(query)
+	expr, err := Parse(query)
 	if err != nil && HasMarker(query) {
-		expr, err = parseExpr(markerPattern.ReplaceAllString(query, anyNumber))
+		expr, err = Parse(markerPattern.ReplaceAllString(query, anyNumber))
 	}
 	if err != nil {
 		r.problem(r.file, place, err)

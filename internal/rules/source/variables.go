@@ -98,7 +98,7 @@ func guess(segments []segment, known choice) ([]parser.Expr, error) {
 	)
 	choose(segments, func(s segment) bool { return !s.all }, func(chosen choice) bool {
 		maps.Copy(chosen, known)
-		expr, err := parseExpr(chosen.text(segments, nil))
+		expr, err := Parse(chosen.text(segments, nil))
 		if err == nil {
 			found, taken = expr, chosen
 		} else if first == nil {
@@ -123,7 +123,7 @@ func namesForNumbers(segments []segment, taken choice) []parser.Expr {
 	}
 	var out []parser.Expr
 	add := func(as ...string) {
-		if expr, err := parseExpr(taken.text(segments, as)); err == nil {
+		if expr, err := Parse(taken.text(segments, as)); err == nil {
 			out = append(out, expr)
 		}
 	}
