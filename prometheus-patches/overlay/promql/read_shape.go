@@ -55,10 +55,5 @@ func withReadShape(ctx context.Context, s *parser.EvalStmt, path []parser.Node, 
 
 // isRange says whether one of the expressions has a range of samples.
 func isRange(exprs ...parser.Expr) bool {
-	for _, e := range exprs {
-		if e.Type() == parser.ValueTypeMatrix {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(exprs, func(e parser.Expr) bool { return e.Type() == parser.ValueTypeMatrix })
 }

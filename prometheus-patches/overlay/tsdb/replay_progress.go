@@ -4,6 +4,7 @@
 package tsdb
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -42,10 +43,7 @@ func (s *WALReplayStatus) currentProgress() *WALReplayProgress {
 
 func (p *replayProgress) now() WALReplayProgress {
 	done, total := p.done.Load(), p.total.Load()
-	elapsed := time.Duration(p.took.Load())
-	if elapsed == 0 {
-		elapsed = time.Since(p.start)
-	}
+	elapsed := cmp.Or(time.Duration(p.took.Load()), time.Since(p.start))
 	if done == 0 || total == 0 || elapsed <= 0 {
 		return WALReplayProgress{}
 	}

@@ -132,10 +132,7 @@ type Status struct {
 // List returns the reads that run and wait, the oldest first.
 func (t *Table) List() []Status {
 	t.mtx.Lock()
-	reads := make([]*Read, 0, len(t.reads))
-	for _, r := range t.reads {
-		reads = append(reads, r)
-	}
+	reads := slices.Collect(maps.Values(t.reads))
 	t.mtx.Unlock()
 	slices.SortFunc(reads, func(a, b *Read) int { return cmp.Compare(a.id, b.id) })
 	list := make([]Status, len(reads))

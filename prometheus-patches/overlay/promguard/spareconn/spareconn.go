@@ -20,6 +20,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -471,10 +472,7 @@ func mustNotWait(path string) bool {
 	if path == "/guard/events" { // It does not end: who looks asks again and again instead.
 		return false
 	}
-	for _, s := range served {
-		if path == s || strings.HasPrefix(path, s) && strings.HasSuffix(s, "/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(served, func(s string) bool {
+		return path == s || strings.HasPrefix(path, s) && strings.HasSuffix(s, "/")
+	})
 }

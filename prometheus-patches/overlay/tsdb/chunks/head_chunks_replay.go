@@ -31,12 +31,7 @@ var errUnreadableHeadChunks = errors.New("unreadable head chunk file")
 func (cdm *ChunkDiskMapper) FileSequences() []int {
 	cdm.readPathMtx.RLock()
 	defer cdm.readPathMtx.RUnlock()
-	seqs := make([]int, 0, len(cdm.mmappedChunkFiles))
-	for seq := range cdm.mmappedChunkFiles {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	return seqs
+	return slices.Sorted(maps.Keys(cdm.mmappedChunkFiles))
 }
 
 // ReadChunkMetas checks every chunk of one file and appends its header to
