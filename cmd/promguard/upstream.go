@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
@@ -79,9 +80,7 @@ func routePrefix(externalURL, prefix string) (string, error) {
 	case externalURL != "" && external.Host == "":
 		return "", fmt.Errorf("--web.external-url %q has no host: use one such as https://grafana.example/prometheus", externalURL)
 	}
-	if prefix == "" {
-		prefix = external.Path
-	}
+	prefix = cmp.Or(prefix, external.Path)
 	if strings.ContainsAny(prefix, "?#%") {
 		return "", fmt.Errorf("--web.route-prefix %q must be a plain path such as /prometheus", prefix)
 	}

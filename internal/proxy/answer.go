@@ -137,12 +137,9 @@ func injectWarnings(res *http.Response, warnings []string, lost func()) {
 
 // isPlain looks at all encodings: those of several lines add up.
 func isPlain(res *http.Response) bool {
-	for _, encoding := range res.Header["Content-Encoding"] {
-		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(res.Header["Content-Encoding"], func(encoding string) bool {
+		return encoding != "" && !strings.EqualFold(encoding, "identity")
+	})
 }
 
 // isEncoded reports whether res has this encoding and no other.

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,17 +121,11 @@ func New(o Options) *Proxy {
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
 		partial:      o.Kind == upstream.KindThanos,
-		readTimeout:  o.ReadTimeout,
-		stallTimeout: o.StallTimeout,
+		readTimeout:  cmp.Or(o.ReadTimeout, 10*time.Second),
+		stallTimeout: cmp.Or(o.StallTimeout, 30*time.Second),
 	}
 	if p.transport == nil {
 		p.transport = NewTransport()
-	}
-	if p.readTimeout == 0 {
-		p.readTimeout = 10 * time.Second
-	}
-	if p.stallTimeout == 0 {
-		p.stallTimeout = 30 * time.Second
 	}
 	if p.pool == nil {
 		p.pool = upstream.NewPool(upstream.Options{

@@ -6,6 +6,7 @@ package querylimit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -166,12 +167,7 @@ func (s *Ruleset) Tenant(name string) *Policy {
 
 // Tenants returns the names of the tenants with limits of their own, sorted.
 func (s *Ruleset) Tenants() []string {
-	names := make([]string, 0, len(s.tenants))
-	for name := range s.tenants {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(s.tenants))
 }
 
 // Variants returns what limits become under each rule that changes any.

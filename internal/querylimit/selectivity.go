@@ -105,12 +105,7 @@ func (p *Policy) selective(ms []*labels.Matcher) bool {
 			return true
 		}
 	}
-	for _, m := range ms {
-		if m.Type == labels.MatchRegexp && p.counts(m.Name) && narrows(m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Type == labels.MatchRegexp && p.counts(m.Name) && narrows(m) })
 }
 
 // counts reports whether an equality on the label makes a selector selective.

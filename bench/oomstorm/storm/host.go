@@ -6,6 +6,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,9 +129,7 @@ func (h *host) open(ctx context.Context, b binary.Binary) (*session, error) {
 	if s.rest, err = s.settle(ctx); err != nil || !free {
 		return s, err
 	}
-	if h.limit == 0 {
-		h.limit = h.scenario.Limit.Of(s.rest)
-	}
+	h.limit = cmp.Or(h.limit, h.scenario.Limit.Of(s.rest))
 	if !s.Stop(ctx, h.ReadyTimeout) {
 		return s, errors.Join(fmt.Errorf("%s did not end after SIGTERM", b.Name), context.Cause(ctx))
 	}

@@ -29,10 +29,7 @@ func (s *Suggestion) WriteLines(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TENANT\tLIMIT\tREQUESTS\tP99\tMOST\tNOW\tSUGGESTED")
 	for _, l := range s.Lines {
-		then := l.Then
-		if then == "" {
-			then = "(stays: " + l.Why + ")"
-		}
+		then := cmp.Or(l.Then, "(stays: "+l.Why+")")
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", cmp.Or(l.Tenant, "(all)"), l.Limit, l.Requests, l.P99, l.Most, l.Now, then)
 	}
 	_ = t.Flush() // Printing fails in no way that matters.

@@ -85,10 +85,7 @@ type Source struct {
 // from a header; an empty name means DefaultTenantHeader. Pass names headers that go
 // on to the server besides those that always do.
 func NewSource(peers []netip.Prefix, tenantHeader string, pass ...string) *Source {
-	if tenantHeader == "" {
-		tenantHeader = DefaultTenantHeader
-	}
-	return &Source{slices.Clone(peers), http.CanonicalHeaderKey(tenantHeader), headers(pass...)}
+	return &Source{slices.Clone(peers), http.CanonicalHeaderKey(cmp.Or(tenantHeader, DefaultTenantHeader)), headers(pass...)}
 }
 
 // ParsePeer reads a network such as 10.1.0.0/16, or a single address.
@@ -182,12 +179,7 @@ func (s *Source) Believes(peer string) bool {
 		return false
 	}
 	addr := a.Addr().Unmap().WithZone("")
-	for _, p := range s.peers {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.peers, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // Rewrite leaves those headers of a request that go on to the server. That of the

@@ -151,11 +151,7 @@ func readCPU(r io.Reader) (float64, error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if value, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total "); ok {
-			cpu, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				return 0, err
-			}
-			return cpu, nil
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
 	return 0, errors.Join(lines.Err(), errors.New("no process_cpu_seconds_total"))

@@ -69,13 +69,7 @@ type Pool struct {
 // NewPool returns a pool. It asks nothing yet; the first server is read from
 // until more is known.
 func NewPool(o Options) *Pool {
-	p := &Pool{kind: o.Kind, transport: o.Transport, mode: o.Probe, staleAfter: o.StaleAfter, logger: o.Logger, via: newName(), returned: make(signal, 1), learned: func(*querylimit.Head) {}}
-	if p.kind == "" {
-		p.kind = KindPrometheus
-	}
-	if p.mode == "" {
-		p.mode = ProbeOff
-	}
+	p := &Pool{kind: cmp.Or(o.Kind, KindPrometheus), transport: o.Transport, mode: cmp.Or(o.Probe, ProbeOff), staleAfter: o.StaleAfter, logger: o.Logger, via: newName(), returned: make(signal, 1), learned: func(*querylimit.Head) {}}
 	for i, u := range o.URLs {
 		p.servers = append(p.servers, newServer(u, i+1))
 	}

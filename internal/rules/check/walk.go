@@ -360,12 +360,7 @@ func (w *walker) recordedNames(s *selector) []string {
 
 // selects reports whether the matchers of a label allow the value.
 func (s *selector) selects(label, value string) bool {
-	for _, set := range s.matchers[label] {
-		if !set.Contains(value) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.matchers[label], func(set *automaton.Set) bool { return !set.Contains(value) })
 }
 
 // mayHave reports whether series with these labels can be selected.

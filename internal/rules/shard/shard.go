@@ -11,6 +11,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -306,11 +307,7 @@ func (c *checker) binary(e *parser.BinaryExpr) rows {
 	case e.Op == parser.LUNLESS:
 		return l
 	}
-	out := rows{job: l.job}
-	if out.job == "" {
-		out.job = r.job
-	}
-	out.instance = byInstance && (l.instance || r.instance)
+	out := rows{job: cmp.Or(l.job, r.job), instance: byInstance && (l.instance || r.instance)}
 	overwritten := slices.Contains(m.Include, model.InstanceLabel)
 	switch m.Card {
 	case parser.CardManyToOne:

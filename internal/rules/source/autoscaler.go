@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,15 +17,8 @@ import (
 )
 
 func isAdapter(doc *yaml.Node) bool {
-	if field(doc, "resourceRules") != nil || field(doc, "externalRules") != nil {
-		return true
-	}
-	for _, rule := range items(doc, "rules") {
-		if field(rule, "seriesQuery") != nil {
-			return true
-		}
-	}
-	return false
+	return field(doc, "resourceRules") != nil || field(doc, "externalRules") != nil ||
+		slices.ContainsFunc(items(doc, "rules"), func(rule *yaml.Node) bool { return field(rule, "seriesQuery") != nil })
 }
 
 // adapter reads the configuration of prometheus-adapter.
@@ -156,10 +150,7 @@ func selectSeries(expr parser.Expr, series []*labels.Matcher) {
 func (r *rules) horizontalPodAutoscaler(doc *yaml.Node, place string) {
 	for i, metric := range items(doc, "spec", "metrics") {
 		for _, kind := range []string{"pods", "object", "external"} {
-			name := text(metric, kind, "metric", "name")
-			if name == "" {
-				name = text(metric, kind, "metricName")
-			}
+			name := cmp.Or(text(metric, kind, "metric", "name"), text(metric, kind, "metricName"))
 			if name == "" {
 				continue
 			}

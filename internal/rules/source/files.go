@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -88,12 +89,7 @@ func readFile(file string) ([]byte, error) {
 }
 
 func hasExtension(file string, extensions []string) bool {
-	for _, e := range extensions {
-		if strings.EqualFold(filepath.Ext(file), e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(extensions, func(e string) bool { return strings.EqualFold(filepath.Ext(file), e) })
 }
 
 // withoutPath takes the path off an error that is told with it.

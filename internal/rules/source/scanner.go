@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"slices"
@@ -210,10 +211,7 @@ func (s *scanner) digits() string {
 
 // duration returns a length of time, without its unit if that follows.
 func (s *scanner) duration(name string, end int) string {
-	value := builtins[name]
-	if value == "" {
-		value = "5m"
-	}
+	value := cmp.Or(builtins[name], "5m")
 	if end < len(s.text) && strings.IndexByte("smhdwy", s.text[end]) >= 0 {
 		value = strings.TrimSuffix(value, "m")
 	}

@@ -4,6 +4,7 @@
 package walgen
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -59,10 +60,7 @@ func (g *generator) log() error {
 
 // chunked is slices.Chunk, but for size 0, which is all in one.
 func chunked[T any](all []T, size int) func(func([]T) bool) {
-	if size == 0 {
-		size = len(all)
-	}
-	return slices.Chunk(all, max(1, size))
+	return slices.Chunk(all, max(1, cmp.Or(size, len(all))))
 }
 
 func (g *generator) logRecord(rec []byte) error {

@@ -9,6 +9,7 @@
 package walgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,7 @@ func (o *Options) validate() error {
 // Generate writes the data directory. If it returns an error, or ctx is
 // cancelled, nothing of what it wrote is left.
 func Generate(ctx context.Context, o Options) (stats Stats, err error) {
-	if o.SegmentSize == 0 {
-		o.SegmentSize = wlog.DefaultSegmentSize
-	}
+	o.SegmentSize = cmp.Or(o.SegmentSize, wlog.DefaultSegmentSize)
 	if err := o.validate(); err != nil {
 		return Stats{}, err
 	}
