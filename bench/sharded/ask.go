@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/promguard/promguard/internal/promapi"
 )
 
 // question is a request to the API of Prometheus.
@@ -28,19 +30,15 @@ type question struct {
 func instant(query string, at time.Time) question {
 	form := url.Values{"query": {query}}
 	if !at.IsZero() {
-		form.Set("time", seconds(at))
+		form.Set("time", promapi.Seconds(at))
 	}
 	return question{"/api/v1/query", form}
 }
 
 func ranged(query string, start, end time.Time, step time.Duration) question {
 	return question{"/api/v1/query_range", url.Values{
-		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
+		"query": {query}, "start": {promapi.Seconds(start)}, "end": {promapi.Seconds(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
 	}}
-}
-
-func seconds(at time.Time) string {
-	return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)
 }
 
 // reply is an answer of the API, or an error that it gave.

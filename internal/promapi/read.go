@@ -37,7 +37,7 @@ func (c *Client) Query(ctx context.Context, query string) ([]Row, error) {
 	}
 	params := url.Values{"query": {query}, "limit": {strconv.Itoa(c.budget.Series + 1)}}
 	if !c.at.IsZero() {
-		params.Set("time", seconds(c.at))
+		params.Set("time", Seconds(c.at))
 	}
 	data, truncated, err := get[vector](ctx, c, queryEndpoint, params)
 	if err != nil {
@@ -85,8 +85,8 @@ func (c *Client) lately() string {
 	return strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)
 }
 
-// seconds is a time as the API takes it.
-func seconds(t time.Time) string {
+// Seconds is a time as the API takes it.
+func Seconds(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/promguard/promguard/bench/oomstorm/internal/server"
 	"github.com/promguard/promguard/bench/oomstorm/internal/targets"
 	"github.com/promguard/promguard/internal/cli"
+	"github.com/promguard/promguard/internal/promapi"
 )
 
 const (
@@ -356,7 +357,7 @@ func (p *phase) isBack(ctx context.Context, state string) bool {
 
 func (p *phase) isCompacted(ctx context.Context) bool {
 	const total = "sum(prometheus_tsdb_compactions_total"
-	n, err := p.query(ctx, total+") - "+total+" @ "+family.Seconds(p.start)+")", time.Now())
+	n, err := p.query(ctx, total+") - "+total+" @ "+promapi.Seconds(p.start)+")", time.Now())
 	return err == nil && n > 0
 }
 
@@ -441,7 +442,7 @@ func (p *phase) askStored(ctx context.Context) {
 	vars := strings.NewReplacer(
 		"$window", ms(lived), "$wide", ms(wide), "$targets", strconv.Itoa(p.host.set.Len(targets.Steady, targets.Churning)), "$lasting", lasting,
 		"$scrapes", strconv.Itoa(scrapes), "$evaluations", strconv.Itoa(int(lived/sc.RuleInterval)),
-		"$rest", family.Seconds(p.restAt), "$over", strconv.FormatInt(over, 10),
+		"$rest", promapi.Seconds(p.restAt), "$over", strconv.FormatInt(over, 10),
 	)
 	for name, query := range stored {
 		if v, err := p.insist(ctx, vars.Replace(query)); err == nil {

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"text/template"
@@ -25,6 +24,8 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/util/compression"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/promguard/promguard/internal/promapi"
 )
 
 // Family is a kind of request. Texts are templates.
@@ -149,13 +150,8 @@ var functions = template.FuncMap{
 	},
 	"ago": func(d string) (string, error) {
 		ago, err := time.ParseDuration(d)
-		return Seconds(time.Now().Add(-ago)), err
+		return promapi.Seconds(time.Now().Add(-ago)), err
 	},
-}
-
-// Seconds is a time as the API takes it.
-func Seconds(t time.Time) string {
-	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
 }
 
 func (f *Family) values(d Data) (url.Values, error) {
