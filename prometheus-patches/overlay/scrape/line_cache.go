@@ -8,9 +8,12 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
+// iteration is what cacheEntry knows of the number of the iteration.
+func (c *scrapeCache) iteration() uint32 { return uint32(c.iter) }
+
 // now is the number of the iteration in cacheEntry.tracked. Neither it nor the one
 // before is 0, which is never.
-func (c *scrapeCache) now() uint32 { return uint32(c.iter) + 2 }
+func (c *scrapeCache) now() uint32 { return c.iteration() + 2 }
 
 // get returns the entry of a line, whether there is one, and whether the line was
 // seen before in this iteration. It is valid until a line is added.
@@ -20,14 +23,14 @@ func (c *scrapeCache) get(met []byte) (*cacheEntry, bool, bool) {
 		return nil, false, false
 	}
 	e := c.lines.kept.at(s.n())
-	alreadyScraped := e.lastIter == uint32(c.iter)
-	e.lastIter = uint32(c.iter)
+	alreadyScraped := e.lastIter == c.iteration()
+	e.lastIter = c.iteration()
 	return e, true, alreadyScraped
 }
 
 func (c *scrapeCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
 	packed := lset.Pack()
-	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: uint32(c.iter), lset: &packed})
+	return c.lines.addKept(met, cacheEntry{ref: ref, lastIter: c.iteration(), lset: &packed})
 }
 
 func (c *scrapeCache) addDropped(met []byte) {

@@ -36,6 +36,8 @@ type mapCache struct {
 	seriesCur, seriesPrev map[storage.SeriesRef]*cacheEntry
 }
 
+func (c *mapCache) iteration() uint32 { return uint32(c.iter) }
+
 func newMapCache() *mapCache {
 	return &mapCache{
 		series: map[string]*cacheEntry{}, droppedSeries: map[string]*uint64{},
@@ -53,7 +55,7 @@ func (c *mapCache) iterDone(flushCache bool) {
 	}
 	if flushCache {
 		for s, e := range c.series {
-			if uint32(c.iter) != e.lastIter {
+			if c.iteration() != e.lastIter {
 				delete(c.series, s)
 			}
 		}
@@ -73,14 +75,14 @@ func (c *mapCache) get(met []byte) (*cacheEntry, bool, bool) {
 	if !ok {
 		return nil, false, false
 	}
-	alreadyScraped := e.lastIter == uint32(c.iter)
-	e.lastIter = uint32(c.iter)
+	alreadyScraped := e.lastIter == c.iteration()
+	e.lastIter = c.iteration()
 	return e, true, alreadyScraped
 }
 
 func (c *mapCache) addRef(met []byte, ref storage.SeriesRef, lset labels.Labels) (ce *cacheEntry) {
 	packed := lset.Pack()
-	ce = &cacheEntry{ref: ref, lastIter: uint32(c.iter), lset: &packed}
+	ce = &cacheEntry{ref: ref, lastIter: c.iteration(), lset: &packed}
 	c.series[string(met)] = ce
 	return ce
 }

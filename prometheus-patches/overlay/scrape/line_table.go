@@ -142,10 +142,10 @@ func (t *lineTable) home(key lineKey) int {
 }
 
 func (t *lineTable) after(i int) int {
-	if i++; i == len(t.index) {
+	if i == len(t.index)-1 {
 		return 0
 	}
-	return i
+	return i + 1
 }
 
 // addKept enters a line that was not found as a series.
@@ -200,8 +200,8 @@ func (t *lineTable) reindex() {
 
 // removeUnseen removes the lines that were not seen in the iteration.
 func (t *lineTable) removeUnseen(iter uint64) {
-	before := t.len()
-	t.kept.keep(func(e *cacheEntry) bool { return e.lastIter == uint32(iter) })
+	before, kept := t.len(), uint32(iter)
+	t.kept.keep(func(e *cacheEntry) bool { return e.lastIter == kept })
 	t.dropped.keep(func(e *droppedEntry) bool { return e.lastIter&^refusedFlag == iter })
 	if t.len() != before {
 		t.reindex()
