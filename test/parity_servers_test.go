@@ -38,6 +38,7 @@ var guardOff = map[string]string{
 	"guard.read-memory-budget":    "off",
 	"guard.read-procs":            "off",
 	"guard.response-max-bytes":    "off",
+	"guard.series-labels":         "off",
 	"guard.series-limits":         "off",
 	"guard.spare-connections":     "off",
 	"guard.wal-replay":            "off",

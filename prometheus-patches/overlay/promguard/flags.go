@@ -101,6 +101,7 @@ func (f *Flags) Log(logger *slog.Logger, agent bool) {
 func (f *Flags) attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("memory_limit", f.series.memory.String()), slog.String("max_head_series", f.series.head.String()), slog.String("series_limits", f.series.limits),
+		slog.String("series_labels", f.series.labels.String()),
 		f.reads.logAttrs(), slog.String("wal_replay", f.replay.String()), slog.String("wal_replay_gomaxprocs", f.walReplay.String()),
 		slog.String("drop_rules", f.dropRulesFlag.String()),
 	}

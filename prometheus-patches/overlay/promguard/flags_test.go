@@ -37,11 +37,11 @@ func TestEveryFlagCanBeOff(t *testing.T) {
 		require.NoError(t, err)
 		for _, set := range a.Model().Flags {
 			if set.Name == flag.Name {
-				require.Contains(t, []string{"off", "upstream"}, set.Value.String(), flag.Name)
+				require.Contains(t, []string{"off", "upstream", "whole"}, set.Value.String(), flag.Name)
 			}
 		}
 	}
-	require.Equal(t, 19, n)
+	require.Equal(t, 20, n)
 }
 
 func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
@@ -70,6 +70,7 @@ func TestErrorsOfFlagsNameTheFlagAndWhatItTakes(t *testing.T) {
 		"guard.memory-limit=off,reject-scrapes":  `nothing is rejected where there is no limit`,
 		"guard.max-head-series=1e6":              `--guard.max-head-series: "1e6" is neither off nor a number of series of at least 1`,
 		"guard.max-head-series=5,maybe":          `--guard.max-head-series: "maybe" is not one of off, observe, warn, enforce`,
+		"guard.series-labels=short":              `--guard.series-labels: "short" is neither off nor packed nor whole`,
 		"guard.memory-limit=much":                `--guard.memory-limit: "much" is neither auto, off nor a size such as 512MB of at least 1`,
 		"guard.drop-rules=off,federate=off":      `--guard.drop-rules: "off,federate=off": "federate" is not one of remote-write, otlp`,
 		"guard.drop-rules=off,otlp=rules.yml":    `"off,otlp=rules.yml": otlp=rules.yml is not one of minimal, recommended, aggressive, off`,

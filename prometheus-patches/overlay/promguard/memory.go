@@ -31,6 +31,7 @@ type seriesFlags struct {
 	memory memoryLimit
 	head   headLimit
 	limits string // A file, or off.
+	labels choice
 
 	// With all flags off these are nil.
 	monitor   *memory.Monitor
@@ -46,6 +47,9 @@ func (f *seriesFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		off, &f.head)
 	add("guard.series-limits", "File with limits of series with the same job, metric name, namespace or other label, or off. It is read again with the configuration.",
 		off, (*fileOrOff)(&f.limits))
+	f.labels = choice{words: []string{labelsPacked, labelsWhole}}
+	add("guard.series-labels", "How the labels of series are kept: packed, as differences from those of similar series, or whole, which is off.",
+		labelsPacked, &f.labels)
 }
 
 // memoryLimit is the value of --guard.memory-limit.
@@ -126,9 +130,11 @@ func (f *fileOrOff) Set(s string) error {
 func (f *fileOrOff) String() string { return string(*f) }
 
 // WatchMemory watches the memory of the process for as long as it lives, and decides
-// about new series from now on. It is called when GOMEMLIMIT is set.
+// about new series and their labels from now on. It is called when GOMEMLIMIT is set,
+// before there are series.
 func (f *Flags) WatchMemory(agent bool, logger *slog.Logger, reg prometheus.Registerer) {
 	s := &f.series
+	s.packLabels(agent, reg)
 	if agent {
 		return
 	}

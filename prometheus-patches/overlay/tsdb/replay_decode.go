@@ -140,13 +140,14 @@ func (d *replayDecoder) newSeries(ref chunks.HeadSeriesRef, lset labels.Labels) 
 	var ms *memSeries
 	select {
 	case ms = <-d.r.spare:
-		ms.lset, ms.ref = lset.Pack(), ref
+		ms.ref = ref
 		ms.setShardHash(shardHash)
 	default:
-		ms = newMemSeries(lset, ref, shardHash, d.r.h.opts.IsolationDisabled, false)
+		ms = newMemSeries(labels.EmptyLabels(), ref, shardHash, d.r.h.opts.IsolationDisabled, false)
 		ms.nextAt = 0 // As upstream's reset leaves it.
 		ms.mmMaxTime = math.MinInt64
 	}
+	ms.lset = lset.PackCopy()
 	return replaySeries{series: ms, hash: lset.Hash()}
 }
 

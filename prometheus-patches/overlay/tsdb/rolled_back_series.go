@@ -56,7 +56,6 @@ func (a *headAppenderBase) removeCreatedSeries() {
 	if len(removed) == 0 {
 		return
 	}
-	labels.ForgetPacked()
 	h.metrics.seriesRemoved.Add(float64(len(removed)))
 	h.numSeries.Sub(uint64(len(removed)))
 	h.series.seriesLifecycleCallback.PostDeletion(removed)

@@ -13,15 +13,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Packed are labels that are kept for long: those of a base, which many label sets share,
-// and what is different.
+// Packed holds labels for a long time, in one of three forms: a base with edits, where the
+// base is shared with other label sets; a base alone; or a whole string, as Labels hold it.
 //
 // The series of a container differ in their names, those of a histogram in their names
-// and in le. What they have in common is there once, and what tells a metric from
-// others once for all containers.
+// and in le. The labels that they share are stored once, and the edits that change one
+// metric's name into another's are stored once for all containers.
 type Packed struct {
-	mark  [8]byte // packedMark, if there are edits.
-	base  text    // Labels, encoded as Labels encode theirs.
+	mark  [8]byte // packedMark if there are edits; the length of base if it is a whole string; else 0.
+	base  text    // Labels in the encoding of Labels; the bytes alone if it is a whole string.
 	edits text
 }
 
@@ -38,13 +38,25 @@ func newPacked(base, edits text) (p Packed) {
 	return p
 }
 
-// Labels returns the labels. They are read where they are packed, and nothing is put
-// together: their data is p. So p must stay as it is, and stays for as long as they do.
-func (p *Packed) Labels() Labels {
-	if p.edits == (text{}) {
-		return Labels{data: p.base.string()}
+// wholeString returns data as it is, without a copy.
+func wholeString(data string) (p Packed) {
+	if data != "" {
+		p.base.p = unsafe.StringData(data)
+		binary.NativeEndian.PutUint64(p.mark[:], uint64(len(data)))
 	}
-	return Labels{data: unsafe.String((*byte)(unsafe.Pointer(p)), sizeOfPacked)}
+	return p
+}
+
+// Labels returns the labels without putting them together: if there are edits, the data of
+// Labels is p itself. So p must not change, and lives as long as the labels.
+func (p *Packed) Labels() Labels {
+	if p.edits != (text{}) {
+		return Labels{data: unsafe.String((*byte)(unsafe.Pointer(p)), sizeOfPacked)}
+	}
+	if n := binary.NativeEndian.Uint64(p.mark[:]); n > 0 {
+		return Labels{data: unsafe.String(p.base.p, int(n))}
+	}
+	return Labels{data: p.base.string()}
 }
 
 func (ls Labels) isPacked() bool {
@@ -206,43 +218,80 @@ func (ls Labels) Whole() (whole Labels, made bool) {
 	return ls.Copy(), true
 }
 
-// wholeSize is for how many bytes of labels there is room on the stack.
+// wholeSize is how many bytes of labels are put together on the stack.
 const wholeSize = 1024
 
-// whole returns the labels in one piece: put together in buf, if there is room, and only
-// for as long as buf is not used for something else.
+// whole returns the labels in one piece: put together in buf if they fit, else in memory
+// of their size. The result is valid until buf is used for something else.
 func (ls Labels) whole(buf []byte) Labels {
 	if !ls.isPacked() {
 		return ls
 	}
+	if size := ls.size(); size > cap(buf) {
+		buf = make([]byte, 0, size)
+	}
 	return Labels{data: yoloString(ls.appendTo(buf[:0]))}
 }
 
-// onlySize is for how many bytes of the labels that a query names there is room on the stack.
-const onlySize = 256
+// hashPacked hashes long labels piece by piece: put together, they would be garbage.
+func (ls Labels) hashPacked() uint64 {
+	p, buf := ls.pieces(), make([]byte, 0, wholeSize)
+	piece := p.next()
+	for ; len(buf)+len(piece) <= wholeSize; piece = p.next() {
+		if piece == "" {
+			return xxhash.Sum64(buf)
+		}
+		buf = append(buf, piece...)
+	}
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.Write(buf) // It never returns an error.
+	for ; piece != ""; piece = p.next() {
+		_, _ = d.WriteString(piece)
+	}
+	return d.Sum64()
+}
 
-// only returns those labels that have one of the names, which are in order. They are put
-// together in buf as in whole.
-func (ls Labels) only(buf []byte, names []string) Labels {
-	b, p := buf[:0], ls.pieces()
-	for piece := p.next(); piece != "" && len(names) > 0; piece = p.next() {
-		for piece != "" && len(names) > 0 {
+// appendChosen appends, as add does, the labels that have one of the names if with is true,
+// else those that have none of them. names are sorted.
+func (ls Labels) appendChosen(b []byte, names []string, with bool, add func(b []byte, label string) []byte) []byte {
+	p := ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		for piece != "" {
 			l := firstLabel(piece)
 			piece = piece[len(l):]
 			name, _ := decodeString(l, 0)
 			for len(names) > 0 && names[0] < name {
 				names = names[1:]
 			}
-			if len(names) > 0 && names[0] == name {
-				b = append(b, l...)
+			if with && len(names) == 0 {
+				return b
+			}
+			if with == (len(names) > 0 && names[0] == name) {
+				b = add(b, l)
 			}
 		}
 	}
-	return Labels{data: yoloString(b)}
+	return b
 }
 
-func (ls Labels) hashPacked() uint64 {
-	return xxhash.Sum64(yoloBytes(ls.whole(make([]byte, 0, wholeSize)).data))
+// appendEncoded appends a label as Labels encode it.
+func appendEncoded(b []byte, label string) []byte { return append(b, label...) }
+
+// appendSeparated appends a label as HashForLabels and HashWithoutLabels hash it.
+func appendSeparated(b []byte, label string) []byte {
+	name, at := decodeString(label, 0)
+	value, _ := decodeString(label, at)
+	b = append(append(b, name...), sep)
+	return append(append(b, value...), sep)
+}
+
+// appendUnnamed is appendSeparated without the metric name.
+func appendUnnamed(b []byte, label string) []byte {
+	if isLabel(label, MetricName) {
+		return b
+	}
+	return appendSeparated(b, label)
 }
 
 func (ls Labels) lenPacked() (n int) {

@@ -14,8 +14,14 @@ func (ls Labels) Pack() Packed { return Packed{ls} }
 // Whole returns ls, which is in one piece.
 func (ls Labels) Whole() (whole Labels, made bool) { return ls, false }
 
-// ForgetPacked does nothing.
-func ForgetPacked() {}
+// PackCopy returns a copy of ls.
+func (ls Labels) PackCopy() Packed { return Packed{ls.Copy()} }
+
+// SetPacking does nothing.
+func SetPacking(bool) {}
+
+// PackedBytes returns nothing.
+func PackedBytes() (bases, tables int64) { return 0, 0 }
 
 // Labels returns the labels.
 func (p *Packed) Labels() Labels { return p.ls }

@@ -145,6 +145,7 @@ var derived = map[string]func(ls Labels, names []string) Labels{
 	"MatchLabels":          func(ls Labels, names []string) Labels { return ls.MatchLabels(true, names...) },
 	"MatchLabels/ignoring": func(ls Labels, names []string) Labels { return ls.MatchLabels(false, names...) },
 	"Pack":                 func(ls Labels, _ []string) Labels { p := ls.Pack(); return p.Labels() },
+	"PackCopy":             func(ls Labels, _ []string) Labels { p := ls.PackCopy(); return p.Labels() },
 	"ReleaseStrings":       func(ls Labels, _ []string) Labels { ls.ReleaseStrings(func(string) {}); return ls },
 	"UnmarshalJSON": func(ls Labels, _ []string) Labels {
 		if b, err := ls.MarshalJSON(); err != nil || ls.UnmarshalJSON(b) != nil {
@@ -282,12 +283,20 @@ func TestPackedLabelsAreReadWithoutAllocations(t *testing.T) {
 	packer.pack(container(0, 7).data)
 	packed := packer.pack(container(1, 7).data)
 	require.True(t, packed.Labels().isPacked())
+	value := strings.Repeat("y", 17_000)
+	long := packedOn(t, FromStrings("a", "1", "b", value), FromStrings("a", "2", "b", value))
+	buf := make([]byte, 0, 32_000)
 	n := 0
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		ls := packed.Labels()
 		ls.Range(func(l Label) { n += len(l.Value) })
 		_ = ls.Validate(func(Label) error { n++; return nil })
 		n += len(ls.Get("pod")) + ls.Len() + int(ls.Hash()) + len(ls.DropReserved(func(name string) bool { return name == MetricName }).Get("id"))
+
+		ls = long.Labels()
+		hash, b := ls.HashForLabels(buf, "a", "b")
+		other, _ := ls.HashWithoutLabels(buf, "a", "b")
+		n += int(ls.Hash()+hash+other) + len(b) + len(ls.BytesWithLabels(buf, "a")) + len(ls.BytesWithoutLabels(buf, "a"))
 	}))
 }
 
@@ -384,9 +393,9 @@ func TestLabelsTakeLessThanTheyDid(t *testing.T) {
 		{"buckets", bucket, 30, 1000, 0.25},
 		{"pods", pod, 20, 2000, 0.35},
 		{"a pod has one series", pod, 1, 20_000, 0.45},
-		{"long values of their own", own, 1, 20_000, 1.05},
+		{"long values of their own", own, 1, 20_000, 1.1},
 		{"values of half the length", half, 1, 20_000, 0.6},
-		{"hardly any labels", short, 1, 50_000, 2}, // 8 bytes of some 400 that a series takes,
+		{"hardly any labels", short, 1, 50_000, 0.01}, // They are the labels of the sets.
 		{"in no order", func(k, i int) Labels { return container(k, i*7919%1000) }, 60, 1000, 0.1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -403,7 +412,7 @@ func TestLabelsTakeLessThanTheyDid(t *testing.T) {
 				}
 			})
 			var packer labelsPacker
-			packer.pack("") // What it has from the beginning is not counted.
+			packer.pack(container(0, 0).data) // The first tables are not counted.
 			packedBytes := grows(func() {
 				for i, lset := range sets {
 					packed[i] = packer.pack(lset.data)
@@ -435,21 +444,80 @@ func grows(f func()) float64 {
 	return live() - before
 }
 
-// What the packer has known is let go of, but for what series have.
-func TestPackedLabelsAreFreedWithTheirSeries(t *testing.T) {
+// The last series that has a base keeps it, and nothing else does.
+func TestABaseIsFreedWithItsLastSeries(t *testing.T) {
 	var packer labelsPacker
-	packer.pack("")
+	packer.pack(container(0, 0).data)
 	var last Packed
 	grown := grows(func() {
 		for i := range 10_000 {
 			last = packer.pack(container(i%60, i/60).data)
 			last = packer.pack(own(0, i).data)
 		}
-		packer.forget()
-		packer.pack("")
 	})
+	bases, tables := packer.bytes()
+	t.Logf("%.0f bytes, of which bases are %d and tables %d", grown, bases, tables)
+	require.Less(t, bases, int64(2048))
 	require.Less(t, grown, 64_000.0)
 	require.True(t, Equal(own(0, 9999), last.Labels()))
+}
+
+// A target exposes a huge series for one scrape, and small ones for long.
+func TestASmallSeriesKeepsNoHugeBase(t *testing.T) {
+	const n = 600
+	for _, size := range []int{1_000, 10_000, 256_000} {
+		small := make([]Packed, n)
+		var packer labelsPacker
+		packer.pack(container(0, 0).data)
+		grown := grows(func() {
+			for i := range small {
+				packer.pack(FromStrings("__name__", "annotations", "annotation", fmt.Sprintf("%0*d", size, i), "instance", "10.0.0.3:8443").data)
+				small[i] = packer.pack(FromStrings("__name__", "created", "deployment", fmt.Sprintf("some-deployment-%032d", i), "instance", "10.0.0.3:8443").data)
+			}
+		})
+		whole := float64(n * len(small[0].Labels().Bytes(nil)))
+		t.Logf("%d bytes: %.2f times the labels", size, grown/whole)
+		require.Less(t, grown, 3*whole)
+		runtime.KeepAlive(small)
+	}
+}
+
+// Otherwise a server whose series come and go would look for bases in ever larger tables.
+func TestTablesAreAsLargeAsTheSeriesThatThereAreNeed(t *testing.T) {
+	var packer labelsPacker
+	var kept [2000]Packed
+	for i := range 12 * len(kept) {
+		kept[i%len(kept)] = packer.pack(own(0, i).data)
+		if i%len(kept) == 0 {
+			runtime.GC()
+		}
+	}
+	bases, tables := packer.bytes()
+	t.Logf("bases %d bytes, tables %d", bases, tables)
+	require.LessOrEqual(t, len(packer.known.Load().bases), 8*len(kept))
+	runtime.KeepAlive(&kept)
+}
+
+func TestLabelsAreWholeWherePackingIsOff(t *testing.T) {
+	var packer labelsPacker
+	packer.whole.Store(true)
+	for i := range 3 {
+		lset := container(i, 0)
+		packed := packer.pack(lset.data)
+		ls := packed.Labels()
+		require.Equal(t, lset, ls)
+		require.Equal(t, unsafe.StringData(lset.data), unsafe.StringData(ls.data), "the labels are copied")
+	}
+	require.Nil(t, packer.known.Load())
+}
+
+func TestACopyKeepsNothingOfTheLabels(t *testing.T) {
+	for _, lset := range []Labels{short(0, 1), container(0, 1)} {
+		buf := []byte(lset.data)
+		packed := FromEncoded(yoloString(buf)).PackCopy()
+		clear(buf)
+		require.True(t, Equal(lset, packed.Labels()))
+	}
 }
 
 // Labels are where they are packed, which lives as long as they do.
@@ -461,7 +529,6 @@ func TestLabelsOutliveTheSeriesThatPackedThem(t *testing.T) {
 		packed := packer.pack(container(i%60, i/60).data)
 		read = append(read, packed.Labels().DropReserved(func(string) bool { return false }))
 	}
-	packer.forget()
 	for range 3 {
 		runtime.GC()
 	}
@@ -530,8 +597,8 @@ func TestLabelsArePackedByManyAtATime(t *testing.T) {
 					done <- p.String()
 					return
 				}
-				if i%10 == 0 {
-					packer.forget()
+				if i%100 == 0 {
+					runtime.GC()
 				}
 			}
 			done <- ""

@@ -9,114 +9,204 @@ import (
 	"strings"
 	"sync/atomic"
 	"unsafe"
+	"weak"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// labelsPacker finds bases for the labels of new series, and edits that are there
-// already. It is of the process, like what package unique knows, and safe for concurrent
-// use. What it does not find costs memory, and nothing else.
+// labelsPacker finds bases for the labels of new series, and edits that exist already. It
+// belongs to the process, as package unique does, and is safe for concurrent use. A base or
+// edit that it does not find costs memory, and nothing else.
 //
-// What it knows are the series that were created lately. It forgets them when series are
-// removed, as otherwise it would keep what was theirs alone.
-type labelsPacker struct{ known atomic.Pointer[knownTexts] }
+// It holds bases by weak pointers, so a base is freed with the last series that uses it.
+type labelsPacker struct {
+	known atomic.Pointer[knownTexts]
+	whole atomic.Bool // Labels are not packed.
+}
 
 var packer labelsPacker
 
-// knownTexts are open to all: a text takes the place of another.
+// knownTexts are tables without collisions: a new text replaces the one in its place.
 type knownTexts struct {
-	bases []atomic.Pointer[byte] // By their labels with the longest values, and by instance.
-	seen  []atomic.Uint32        // Labels of series whose base does not have them.
-	edits []atomic.Pointer[byte] // By what they are.
+	bases []atomic.Pointer[knownBase] // By the labels with the longest values, and by instance.
+	seen  []atomic.Uint32             // Labels of series whose base does not have them.
+	edits []atomic.Pointer[byte]      // By their bytes.
 
-	wanted atomic.Int64 // Places.
+	wanted atomic.Int64 // Label sets for which no base with short edits was found.
 	packed atomic.Int64 // Bytes of labels.
 }
 
+// knownBase is a base for as long as a series uses it.
+type knownBase struct {
+	text   weak.Pointer[byte]
+	places int64 // How many places the base was put into.
+}
+
+func (b *knownBase) base() text {
+	if b == nil {
+		return text{}
+	}
+	return text{b.text.Value()}
+}
+
 const (
-	// knownEdits is for how many edits there are places: those of the families that a few
+	// knownEdits is the number of places for edits: those of the families that a few
 	// targets expose.
 	knownEdits = 4096
-	// fewestBases is for how many bases there are places in the beginning.
+	// fewestBases is the minimum number of places for bases.
 	fewestBases = 1024
-	// fewestPacked is from how many bytes on labels are packed. Shorter ones take little,
-	// and those that are whole are read a little faster.
+	// fewestPacked is the minimum size of packed labels in bytes. Shorter labels take
+	// little memory, and are read a little faster as a whole.
 	fewestPacked = 64
-	// shortEdits is from how many bytes of edits on a base of their own is worth it if it
-	// is for a few series. Most names of metrics are shorter.
+	// largestBase bounds a base, in times of the size of each series that uses it: the
+	// last of these series keeps the whole base alive.
+	largestBase = 2
+	// shortEdits is the size of edits in bytes from which on a base of its own is better
+	// for a few series. Most names of metrics are shorter.
 	shortEdits = 64
+	// longestEdits is the size of edits in bytes up to which they are shared.
+	longestEdits = 4 * shortEdits
 	// packedForPlace is how many bytes of labels must have been packed for each place:
-	// places take a fortieth of that at most, whatever the labels are.
+	// so the places take at most a fortieth of them, whatever the labels are.
 	packedForPlace = 512
 )
 
 func newKnownTexts(bases int) *knownTexts {
 	return &knownTexts{
-		bases: make([]atomic.Pointer[byte], bases),
+		bases: make([]atomic.Pointer[knownBase], bases),
 		seen:  make([]atomic.Uint32, bases),
 		edits: make([]atomic.Pointer[byte], knownEdits),
 	}
 }
 
-// Pack packs labels. It keeps nothing of them.
+// Pack packs labels. It may keep the memory of labels that it does not pack.
 func (ls Labels) Pack() Packed { return packer.pack(ls.whole(nil).data) }
 
-// ForgetPacked lets go of what label sets have in common that nobody has any more. It is
-// for who has lost some.
-func ForgetPacked() { packer.forget() }
+// PackCopy packs labels, and keeps none of their memory.
+func (ls Labels) PackCopy() Packed {
+	data := ls.whole(nil).data
+	if packer.keepsWhole(data) {
+		data = strings.Clone(data)
+	}
+	return packer.pack(data)
+}
+
+// SetPacking switches packing on or off for labels that are packed from now on. It is on
+// at first.
+func SetPacking(on bool) { packer.whole.Store(!on) }
+
+// PackedBytes returns the estimated size of all bases that series use, and of the tables that find
+// them.
+func PackedBytes() (bases, tables int64) { return packer.bytes() }
+
+func (p *labelsPacker) keepsWhole(data string) bool {
+	return len(data) < fewestPacked || p.whole.Load()
+}
 
 func (p *labelsPacker) pack(data string) Packed {
-	if len(data) < fewestPacked {
-		return newPacked(newText(data), text{})
+	if p.keepsWhole(data) {
+		return wholeString(data)
 	}
 	known := p.known.Load()
 	if known == nil {
-		known = p.grow(nil)
+		p.known.CompareAndSwap(nil, newKnownTexts(fewestBases))
+		known = p.known.Load()
 	}
 	size := known.packed.Add(int64(len(data)))
 	ls := tellingLabels(data)
-	var best, other [4 * shortEdits]byte
+	var best, other [longestEdits]byte
 	base, edits := known.nearest(ls, data, best[:0], other[:0])
 	if base != (text{}) && len(edits) <= shortEdits {
 		return newPacked(base, known.edit(edits))
 	}
 	if n := int64(len(known.bases)); 2*known.wanted.Add(1) > n && size > 2*packedForPlace*n {
-		known = p.grow(known)
+		known = p.resize(known)
 	}
 	if base != (text{}) && 2*len(edits) <= len(data) && !known.again(ls, base) {
 		return newPacked(base, known.edit(edits))
 	}
 	base = newText(data)
-	known.add(ls, base)
+	known.add(ls, &knownBase{text: weak.Make(base.p), places: ls.places()})
 	return newPacked(base, text{})
 }
 
-// grow makes more places for bases.
-func (p *labelsPacker) grow(known *knownTexts) *knownTexts {
-	if known == nil {
-		first := newKnownTexts(fewestBases)
-		p.known.CompareAndSwap(nil, first)
-		return first // Also if another one was first: what is known may be forgotten now.
+// resize makes tables without the bases that no series uses any more, and returns them.
+// They are twice as large unless most bases were such.
+func (p *labelsPacker) resize(old *knownTexts) *knownTexts {
+	live, dead := old.count()
+	n, wanted, packed := len(old.bases), old.wanted.Load(), old.packed.Load()
+	if live >= dead {
+		n *= 2
+	} else {
+		wanted, packed = wanted/2, packed/2
 	}
-	grown := newKnownTexts(2 * len(known.bases))
-	grown.edits = known.edits
-	for i := range known.bases {
-		if base := (text{known.bases[i].Load()}); base != (text{}) {
-			grown.add(tellingLabels(base.string()), base)
+	resized := newKnownTexts(n)
+	resized.edits = old.edits
+	resized.wanted.Store(wanted)
+	resized.packed.Store(packed)
+	for i := range old.bases {
+		known := old.bases[i].Load()
+		if base := known.base(); base != (text{}) {
+			resized.add(tellingLabels(base.string()), known)
 		}
 	}
-	grown.wanted.Store(known.wanted.Load())
-	grown.packed.Store(known.packed.Load())
-	p.known.CompareAndSwap(known, grown)
-	return grown
+	p.known.CompareAndSwap(old, resized)
+	return resized
 }
 
-// forget lets go of all texts that no series has.
-func (p *labelsPacker) forget() { p.known.Store(nil) }
+// count returns how many places have a base that a series uses, and how many another one.
+func (k *knownTexts) count() (live, dead int) {
+	for i := range k.bases {
+		switch known := k.bases[i].Load(); {
+		case known == nil:
+		case known.base() == (text{}):
+			dead++
+		default:
+			live++
+		}
+	}
+	return live, dead
+}
 
-// baseLabels are those by which a base is looked for: the two with the longest values,
-// which mostly tell what a series is about, and the instance.
+// sampledPlaces bounds the places that bytes looks at.
+const sampledPlaces = 1 << 16
+
+// bytes returns the estimated size of the bases that series use, and of the tables.
+func (p *labelsPacker) bytes() (bases, tables int64) {
+	k := p.known.Load()
+	if k == nil {
+		return 0, 0
+	}
+	sample := min(len(k.bases), sampledPlaces) // Bases are at random places.
+	for i := range sample {
+		known := k.bases[i].Load()
+		if base := known.base(); base != (text{}) {
+			bases += int64(len(base.string())) / known.places
+			tables += int64(unsafe.Sizeof(*known)) / known.places
+		}
+	}
+	factor := int64(len(k.bases) / sample)
+	tables = tables*factor + int64(len(k.bases))*int64(unsafe.Sizeof(k.bases[0])+unsafe.Sizeof(k.seen[0])) + knownEdits*int64(unsafe.Sizeof(k.edits[0]))
+	for i := range k.edits {
+		tables += int64(len(text{k.edits[i].Load()}.string()))
+	}
+	return bases * factor, tables
+}
+
+// baseLabels are the labels by which a base is found: the two with the longest values,
+// which mostly tell what a series is about, and the instance. Those that a series does not
+// have are empty.
 type baseLabels [3]string
+
+// places returns how many labels there are, which is at least 1.
+func (ls *baseLabels) places() (n int64) {
+	for _, l := range ls {
+		if l != "" {
+			n++
+		}
+	}
+	return max(n, 1)
+}
 
 func tellingLabels(data string) baseLabels {
 	var longest, second, instance string
@@ -133,6 +223,9 @@ func tellingLabels(data string) baseLabels {
 		case len(l) > len(second):
 			second = l
 		}
+	}
+	if instance == longest || instance == second {
+		instance = ""
 	}
 	return baseLabels{longest, second, instance}
 }
@@ -153,9 +246,12 @@ func (k *knownTexts) place(label string) (i uint64, mark uint32) {
 func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (base text, edits []byte) {
 	most := len(data)
 	for _, l := range ls {
+		if l == "" {
+			continue
+		}
 		i, _ := k.place(l)
-		known := text{k.bases[i].Load()}
-		if known == (text{}) || known == base {
+		known := k.bases[i].Load().base()
+		if known == (text{}) || known == base || len(known.string()) > largestBase*len(data) {
 			continue
 		}
 		found, ok := appendEdits(other[:0], known.string(), data, most)
@@ -174,7 +270,7 @@ func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (ba
 // was there before, and notes that one is.
 func (k *knownTexts) again(ls baseLabels, base text) (again bool) {
 	for _, l := range ls[:2] {
-		if !strings.Contains(base.string(), l) {
+		if l != "" && !strings.Contains(base.string(), l) {
 			i, mark := k.place(l)
 			again = k.seen[i].Swap(mark) == mark || again
 		}
@@ -182,17 +278,20 @@ func (k *knownTexts) again(ls baseLabels, base text) (again bool) {
 	return again
 }
 
-func (k *knownTexts) add(ls baseLabels, base text) {
+func (k *knownTexts) add(ls baseLabels, base *knownBase) {
 	for _, l := range ls {
-		i, _ := k.place(l)
-		k.bases[i].Store(base.p)
+		if l != "" {
+			i, _ := k.place(l)
+			k.bases[i].Store(base)
+		}
 	}
 }
 
-// edit returns the edits as a text, which series share that have the same.
+// edit returns the edits as a text, which series share that have the same. Long edits are
+// not kept for others.
 func (k *knownTexts) edit(edits []byte) text {
-	if len(edits) == 0 {
-		return text{}
+	if len(edits) == 0 || len(edits) > longestEdits {
+		return newText(edits)
 	}
 	place := &k.edits[xxhash.Sum64(edits)&(knownEdits-1)]
 	s := unsafe.String(unsafe.SliceData(edits), len(edits))
