@@ -6,6 +6,8 @@ package promql_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +41,17 @@ func BenchmarkQueriesOfContainers(b *testing.B) {
 				"namespace", "default", "resource", fmt.Sprintf("resources%d", i), "scope", "cluster", "service", "kubernetes", "verb", "LIST", "version", "v1"))
 		}
 	}
+	for i := range 200 { // As kube_pod_annotations has them.
+		for _, metric := range []string{"kube_a", "kube_b"} {
+			for _, size := range []int{50, 250} {
+				b := labels.NewBuilder(labels.FromStrings("__name__", fmt.Sprintf("%s_%d", metric, 40*size), "pod", fmt.Sprintf("pod-%d", i)))
+				for k := range 40 {
+					b.Set(fmt.Sprintf("annotation_%02d", k), fmt.Sprintf("%d-%d-%s", i, k, strings.Repeat("x", size-20)))
+				}
+				lsets = append(lsets, b.Labels())
+			}
+		}
+	}
 	refs := make([]storage.SeriesRef, len(lsets))
 	for at := range int64(120) {
 		app := s.AppenderV2(b.Context())
@@ -59,18 +72,33 @@ func BenchmarkQueriesOfContainers(b *testing.B) {
 		"container_cpu_usage_seconds_total / on (namespace, pod, container, id) container_memory_working_set_bytes",
 		`count({__name__=~".+"})`,
 		"topk(5, container_memory_working_set_bytes)",
+		"container_cpu_usage_seconds_total and container_memory_working_set_bytes",
+		"container_cpu_usage_seconds_total or container_memory_working_set_bytes",
+		"container_cpu_usage_seconds_total + ignoring(image) container_memory_working_set_bytes",
+		`label_replace(container_memory_working_set_bytes, "x", "$1", "pod", "(.*)-.*")`,
+		`label_join(container_memory_working_set_bytes, "x", "/", "namespace", "pod")`,
+		"sort(kube_b_2000)", "kube_a_2000 or kube_b_2000", "kube_a_2000 and kube_b_2000", "kube_a_2000 + kube_b_2000", "sum without (pod) (kube_b_2000)",
+		"sort(kube_b_10000)", "kube_a_10000 or kube_b_10000", "kube_a_10000 and kube_b_10000", "kube_a_10000 + kube_b_10000", "sum without (pod) (kube_b_10000)",
 	} {
 		for _, steps := range []int{1, 60} {
 			b.Run(fmt.Sprintf("expr=%s/steps=%d", expr, steps), func(b *testing.B) {
 				b.ReportAllocs()
-				end := time.Unix(1785, 0)
+				end, before := time.Unix(1785, 0), cpuTime(b)
 				for b.Loop() {
 					q, err := engine.NewRangeQuery(b.Context(), s, nil, expr, end.Add(-time.Duration(steps-1)*20*time.Second), end, 20*time.Second)
 					require.NoError(b, err)
 					require.NoError(b, q.Exec(b.Context()).Err)
 					q.Close()
 				}
+				b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}
+}
+
+// cpuTime returns the processor time of the process, which other processes do not change.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -180,6 +180,14 @@ func (p *pieces) next() (piece string) {
 	return piece
 }
 
+// from returns piece and pos, or the next piece and 0 if pos is the end of piece.
+func (p *pieces) from(piece string, pos int) (string, int) {
+	if pos < len(piece) {
+		return piece, pos
+	}
+	return p.next(), 0
+}
+
 // done says that there is no next piece.
 func (p *pieces) done() bool { return p.base == "" && p.edits == "" && p.own == "" }
 
@@ -236,8 +244,7 @@ func (ls Labels) whole(buf []byte) Labels {
 // hashPacked hashes long labels piece by piece: put together, they would be garbage.
 func (ls Labels) hashPacked() uint64 {
 	p, buf := ls.pieces(), make([]byte, 0, wholeSize)
-	piece := p.next()
-	for ; len(buf)+len(piece) <= wholeSize; piece = p.next() {
+	for piece := p.next(); len(buf)+len(piece) <= wholeSize; piece = p.next() {
 		if piece == "" {
 			return xxhash.Sum64(buf)
 		}
@@ -245,9 +252,9 @@ func (ls Labels) hashPacked() uint64 {
 	}
 	var d xxhash.Digest
 	d.Reset()
-	_, _ = d.Write(buf) // It never returns an error.
-	for ; piece != ""; piece = p.next() {
-		_, _ = d.WriteString(piece)
+	p = ls.pieces()
+	for piece := p.next(); piece != ""; piece = p.next() {
+		_, _ = d.WriteString(piece) // It never returns an error.
 	}
 	return d.Sum64()
 }
