@@ -91,6 +91,13 @@ var onExceptions = []exception{
 		},
 	},
 	{
+		why: "an answer that ends with the connection over HTTP/1.0 has a length, or a part of it would look whole",
+		of:  func(r request) bool { return r.http10 && (r.path() == api+"/read" || r.path() == "/federate") },
+		meant: func(a reply) bool {
+			return strings.HasSuffix(a.status, " 200 OK") && slices.ContainsFunc(a.headers, func(h string) bool { return strings.HasPrefix(h, "Content-Length: ") })
+		},
+	},
+	{
 		why: "where the web UI is not built in, its pages say so, and are no defect of the server",
 		of:  func(r request) bool { return slices.Contains(uiPages, r.path()) },
 		meant: func(a reply) bool {

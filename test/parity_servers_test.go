@@ -28,8 +28,6 @@ var guardOff = map[string]string{
 	"guard.max-head-series":       "off",
 	"guard.memory-limit":          "off",
 	"guard.metadata-concurrency":  "off",
-	"guard.metadata-max-bytes":    "off",
-	"guard.metadata-max-results":  "off",
 	"guard.min-client-rate":       "off",
 	"guard.query-concurrency":     "off",
 	"guard.query-text-limits":     "off",

@@ -118,8 +118,8 @@ var heavy = map[string]string{
 func TestReadEndsAtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
-	off := clusterServer(t, "--guard.api-timeout=0", "--guard.metadata-max-results=off")
-	on := clusterServer(t, "--guard.api-timeout=10ms", "--guard.metadata-max-results=off")
+	off := clusterServer(t, "--guard.api-timeout=0")
+	on := clusterServer(t, "--guard.api-timeout=10ms")
 	for _, endpoint := range []string{"/api/v1/labels", "/federate"} {
 		t.Run(endpoint+" is answered with 503", func(t *testing.T) {
 			a := get(t, on.url+endpoint+"?"+everything)
@@ -159,7 +159,7 @@ func requireStopped(t *testing.T, s *server, endpoint, reason string) {
 
 func TestWorkStopsSoonAfterTheClientHasLeft(t *testing.T) {
 	// A collection after the client has left would be counted as work for it.
-	p := clusterServer(t, "--guard.metadata-max-results=off", "--guard.api-timeout=10m", "GOGC=off")
+	p := clusterServer(t, "--guard.api-timeout=10m", "GOGC=off")
 	g := promguard(t, p)
 	inFlight := func() float64 {
 		return metric(t, p.url, "prometheus_guard_api_requests_in_flight", nil)

@@ -118,26 +118,20 @@ func call(t *testing.T, method, target string) answer {
 	return do(t, req)
 }
 
-func TestListsAreTruncatedWithAWarningAndStayValid(t *testing.T) {
+func TestListsAreWholeOrRefused(t *testing.T) {
 	t.Parallel()
-	const most = 100
-	s := clusterServer(t, fmt.Sprintf("--guard.metadata-max-results=%d", most))
-	for _, target := range []string{"/series?" + everything, "/label/pod/values"} {
-		a := get(t, s.url+"/api/v1"+target)
-		require.Equal(t, http.StatusOK, a.code)
-		e := envelopeOf(t, a)
+	whole, small := clusterServer(t), clusterServer(t, "--guard.response-max-bytes=1KB", "--guard.metadata-max-results=100", "--guard.metadata-max-bytes=1KB")
+	const values = "/api/v1/label/pod/values"
+	requireRefusal(t, get(t, small.url+values), http.StatusUnprocessableEntity, "execution", "Narrow match[] or the time range, or set limit=: GET /api/v1/label/:name/values has an answer of more than")
+	require.Equal(t, get(t, whole.url+"/api/v1/series?"+everything).body, get(t, small.url+"/api/v1/series?"+everything).body, "series are streamed")
+
+	for target, n := range map[string]int{"/series?limit=7&" + everything: 7, "/label/pod/values?limit=7": 7} {
+		e := envelopeOf(t, get(t, small.url+"/api/v1"+target))
 		var list []json.RawMessage
 		require.NoError(t, json.Unmarshal(e.Data, &list))
-		require.Len(t, list, most, target)
-		require.Len(t, e.Warnings, 1)
-		require.Contains(t, e.Warnings[0], "--guard.metadata-max-results")
+		require.Len(t, list, n, target)
+		require.Equal(t, []string{"results truncated due to limit"}, e.Warnings, "as upstream does")
 	}
-	require.Equal(t, 2.0, metric(t, s.url, "prometheus_guard_api_responses_truncated_total", nil))
-
-	e := envelopeOf(t, get(t, s.url+"/api/v1/series?limit=7&"+everything))
-	require.Equal(t, []string{"results truncated due to limit"}, e.Warnings, "limit= is honoured as upstream does")
-	require.Len(t, seriesIn(t, e), 7)
-	require.Equal(t, 2.0, metric(t, s.url, "prometheus_guard_api_responses_truncated_total", nil), "limit= is no limit of the server")
 }
 
 // seriesIn returns the series of an answer of /series, as text, and fails if one
@@ -197,7 +191,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndSmallOnesPass(t *testing.T) {
 func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 	t.Parallel()
 	s := clusterServer(t, "--web.enable-lifecycle", "--guard.min-client-rate=off", "--guard.api-timeout=10m",
-		"--guard.metadata-max-results=off", "--guard.metadata-concurrency=1", "--guard.queue-timeout=200ms", "--guard.read-memory-budget=1GB")
+		"--guard.metadata-concurrency=1", "--guard.queue-timeout=200ms", "--guard.read-memory-budget=1GB")
 
 	t.Run("they are listed, and nobody waits for them", func(t *testing.T) {
 		conn, read := neverReads(t, s, "/api/v1/series?"+everything)
@@ -259,7 +253,7 @@ func requireBroken(t *testing.T, conn net.Conn) {
 
 func TestClientThatReadsTooSlowlyIsCutOff(t *testing.T) {
 	t.Parallel()
-	s := clusterServer(t, "--guard.min-client-rate=1MB", "--guard.metadata-max-results=off", "--guard.api-timeout=10m")
+	s := clusterServer(t, "--guard.min-client-rate=1MB", "--guard.api-timeout=10m")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()

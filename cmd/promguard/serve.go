@@ -294,5 +294,5 @@ func telemetryHandler(p *proxy.Proxy, r *reloader, reg *prometheus.Registry) htt
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux) // A page of another site changes nothing here.
 }

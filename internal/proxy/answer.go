@@ -69,31 +69,17 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 	if l.Max > 0 && (limit == 0 || l.Max < limit) {
 		limit = l.Max // Compressed, it has even more.
 	}
-	truncate := plain && enforce && l.Truncate && isJSON(res) && res.StatusCode/100 == 2
-	if enforce && !truncate && res.ContentLength > limit {
-		return x.verdict.Policy.RefuseResponse(class, limit, false)
+	refusal := x.verdict.Policy.RefuseResponse(class, limit)
+	if enforce && res.ContentLength > limit {
+		return refusal
 	}
-	refusal := x.verdict.Policy.RefuseResponse(class, limit, truncate)
-	exceeded := func() { p.exceed(x, refusal) }
-	if truncate {
-		x.bounded = jsonedit.New(res.Body, jsonedit.Options{
-			Limit: limit, Truncated: refusal.Error(), IsMap: class != querylimit.ClassQuery, Exceeded: exceeded, Lost: p.metrics.lostWarnings.Inc,
-		})
-		res.Header.Del("Content-Length")
-		res.ContentLength = -1
-	} else {
-		x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: exceeded, observe: !enforce}
-	}
+	x.bounded = &sizeLimiter{ReadCloser: res.Body, left: limit, exceeded: func() { p.exceed(x, refusal) }, observe: !enforce}
 	res.Body = x.bounded
 	return nil
 }
 
-// bounded is an answer that may be broken off because of its size.
-type bounded interface {
-	io.ReadCloser
-	// TooLarge reports whether it was.
-	TooLarge() bool
-}
+// errTooLarge ends an answer that is longer than allowed.
+var errTooLarge = errors.New("the answer is too long")
 
 // sizeLimiter breaks an answer off that is longer than allowed, or only notices.
 type sizeLimiter struct {
@@ -117,11 +103,11 @@ func (l *sizeLimiter) Read(p []byte) (int, error) {
 	if l.observe {
 		return n, err
 	}
-	return 0, jsonedit.ErrTooLarge
+	return 0, errTooLarge
 }
 
-// TooLarge implements bounded.
-func (l *sizeLimiter) TooLarge() bool { return l.left < 0 && !l.observe }
+// broke reports whether the answer was broken off.
+func (l *sizeLimiter) broke() bool { return l.left < 0 && !l.observe }
 
 // injectWarnings makes the body of res carry warnings, which Grafana shows as
 // notices, and calls lost once if it cannot.

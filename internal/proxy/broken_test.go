@@ -97,7 +97,7 @@ func TestWhoEndedAnAnswerIsRemembered(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			set, entries := logTo(t)
-			g := newProxy(t, upstream.URL, enforceMax(tc.max, false), set)
+			g := newProxy(t, upstream.URL, enforceMax(tc.max), set)
 			res, err := g.Client().Get(g.URL + "/api/v1/query?query=" + tc.query + "&timeout=" + tc.timeout)
 			require.NoError(t, err)
 			if reason != querylog.AbortedClient {
@@ -118,39 +118,14 @@ func TestWhoEndedAnAnswerIsRemembered(t *testing.T) {
 	}
 }
 
-func TestWholeAnswerIsNotRememberedAsBroken(t *testing.T) {
-	upstream := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, matrix(4000))
-	})
-	set, entries := logTo(t)
-	g := newTraced(t, upstream.URL, func(o *Options) {
-		o.Policy.Rules = newPolicy(t, enforceMax(100_000, true)).Rules
-		set(o)
-	})
-	require.Contains(t, g.get(t, "/api/v1/query?query=up").body, "was truncated")
-	require.Zero(t, g.top(t, "", 1).Queries[0].Failed)
-	require.Eventually(t, func() bool { return len(entries()) == 1 }, time.Minute, time.Millisecond)
-	require.Empty(t, entries()[0].Aborted)
-	require.Equal(t, codes.Unset, g.wait(t, 3)["GET /api/v1/query"].Status().Code)
-}
-
 // enforceMax bounds the answers of all classes.
-func enforceMax(most int64, truncate bool) func(*querylimit.Options) {
+func enforceMax(most int64) func(*querylimit.Options) {
 	return func(o *querylimit.Options) {
 		o.Responses.Mode = querylimit.ModeEnforce
 		for _, c := range querylimit.Classes() {
-			o.Responses.Classes[c] = querylimit.ResponseLimit{Max: most, Truncate: truncate && c != querylimit.ClassBulk}
+			o.Responses.Classes[c] = querylimit.ResponseLimit{Max: most}
 		}
 	}
-}
-
-func TestAnswerThatBreaksBehindWhatWasTruncatedIsTheServersFault(t *testing.T) {
-	g := newProxy(t, dying(t, matrix(4000)[:200_000]), enforceMax(100_000, true))
-	g.getPart(t, "/api/v1/query?query=up")
-	require.Eventually(t, func() bool { return g.value(t, "promguard_upstream_errors_total", "truncated") == 1 }, time.Minute, time.Millisecond)
-	require.Zero(t, g.value(t, "promguard_refused_total", "response_bytes"))
-	require.Equal(t, 1.0, g.value(t, "promguard_limit_exceeded_total", "response_bytes", "enforce"))
 }
 
 // HTTP/1.0 has no way to say that an answer was broken off.
@@ -160,7 +135,7 @@ func TestAnswerThatIsBrokenOffIsNoJSONOverHTTP10(t *testing.T) {
 		io.WriteString(w, matrix(4000))
 	})
 	for _, most := range []int64{1000, 100_000} {
-		g := newProxy(t, upstream.URL, enforceMax(most, false))
+		g := newProxy(t, upstream.URL, enforceMax(most))
 		c, err := net.Dial("tcp", g.Listener.Addr().String())
 		require.NoError(t, err)
 		defer c.Close()
@@ -192,7 +167,7 @@ func TestAnswerWithoutABodyMaySayThatItIsCompressed(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	g := newProxy(t, upstream.URL, enforceMax(1<<20, true))
+	g := newProxy(t, upstream.URL, enforceMax(1<<20))
 	for query, code := range map[string]int{"none": 204, "empty": 200, "chunked": 200} {
 		a := g.get(t, "/api/v1/query?query="+query)
 		require.Equal(t, code, a.code, query)
@@ -213,7 +188,7 @@ func TestEncodingsOfSeveralLinesAddUp(t *testing.T) {
 		w.Header()["Content-Encoding"] = encodings
 		io.WriteString(w, packed)
 	})
-	g := newProxy(t, upstream.URL, enforceMax(1<<20, true))
+	g := newProxy(t, upstream.URL, enforceMax(1<<20))
 	req := newRequest(t, http.MethodGet, g.URL, "query", "query=up")
 	req.Header.Set("Accept-Encoding", "gzip") // Set by hand, so the client does not decode it.
 	for _, encodings = range [][]string{{"identity", "gzip"}, {"gzip", "gzip"}, {"gzip, gzip"}} {

@@ -8,7 +8,7 @@
 // What reaches the upstream server is never the client's bytes but a request
 // written anew from what was understood of them; see package canonical. Answers are
 // streamed and not looked into, except to add a warning that a limit in mode warn
-// asks for, or to truncate a list; see package jsonedit.
+// asks for; see package jsonedit.
 //
 // The package reads no files and knows no flags.
 package proxy

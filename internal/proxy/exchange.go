@@ -26,7 +26,7 @@ type exchange struct {
 	trip     trip
 	key      string              // of what was asked; see canonical.Request.Write
 	exceeded querylimit.Refusals // of limits that it ran into on its way
-	bounded  bounded             // the answer; nil before it, or if it has no limit
+	bounded  *sizeLimiter        // the answer; nil before it, or if it has no limit
 	partial  bool                // the answer lacks what a server did not give
 	aborted  string              // by whom its answer ended before its end, as in querylog.Entry; "" if it did not
 

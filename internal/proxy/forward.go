@@ -211,7 +211,7 @@ func (p *Proxy) countAborted(ctx context.Context, rw *responseWriter, x *exchang
 		p.metrics.upstream.WithLabelValues(reasonDeadline).Inc()
 		p.exceed(x, x.refuseDeadline())
 		return querylog.AbortedLimit
-	case x.bounded != nil && x.bounded.TooLarge():
+	case x.bounded != nil && x.bounded.broke():
 		p.metrics.refused.WithLabelValues(querylimit.LimitResponseBytes).Inc()
 		return querylog.AbortedLimit
 	default:

@@ -384,7 +384,7 @@ func TestRequestInFlightIsLoggedAfterAReload(t *testing.T) {
 	})
 	g := newProxy(t, upstream.URL, nil, func(o *Options) { policy.Log = before; o.Policy = policy })
 	var wg sync.WaitGroup
-	wg.Go(func() { g.get(t, "/api/v1/labels") })
+	wg.Go(func() { g.getPart(t, "/api/v1/labels") })
 	<-started
 	policy.Log = after
 	g.proxy.SetPolicy(policy)

@@ -84,7 +84,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		clientGone: counter("promguard_client_gone_total", "Requests whose client left before the end of the answer, by endpoint class.", "class"),
 		partial:    counter("promguard_partial_answers_total", "Answers of Thanos with a warning that a server behind it gave nothing, by endpoint class.", "class"),
 		lostWarnings: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "promguard_warnings_lost_total", Help: "Answers without a warning that belongs to them: that of a limit in mode warn, because they were not plain JSON, or those that the server sent after a list that was truncated far before its end.",
+			Name: "promguard_warnings_lost_total", Help: "Answers without the warning of a limit in mode warn, because they were not plain JSON.",
 		}),
 		collapsed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "promguard_collapsed_total", Help: "Requests that waited for the answer to an identical one instead of being sent.",

@@ -55,7 +55,7 @@ func TestEveryRefusalSaysFirstWhatToDoAndIsGoneOnceThatIsDone(t *testing.T) {
 	strict := func(p *Policy) map[string]*Refusal { // what nobody asks Judge about
 		return map[string]*Refusal{
 			LimitRequestBytes: p.RefuseRequestBytes(), LimitParameters: p.RefuseParameters(),
-			LimitDeadline: p.RefuseDeadline(ClassQuery, "/api/v1/query", 2*time.Minute), LimitResponseBytes: p.RefuseResponse(ClassQuery, 512<<20, false),
+			LimitDeadline: p.RefuseDeadline(ClassQuery, "/api/v1/query", 2*time.Minute), LimitResponseBytes: p.RefuseResponse(ClassQuery, 512<<20),
 		}
 	}
 	pages, quoted := os.DirFS("../../docs/limits"), 0

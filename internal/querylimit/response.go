@@ -14,9 +14,6 @@ type ResponseLimit struct {
 	Max int64
 	// WireMax counts bytes of an answer as it is sent, compressed or not.
 	WireMax int64
-	// Truncate leaves out the end of a list that would be too long, rather than
-	// to refuse it.
-	Truncate bool
 }
 
 // Responses is the limit on the size of answers, by class.
@@ -29,7 +26,7 @@ var defaultResponses = Responses{
 	Mode: ModeOff,
 	Classes: [numClasses]ResponseLimit{
 		ClassQuery:    {Max: 512 << 20},
-		ClassMetadata: {Max: 128 << 20, Truncate: true},
+		ClassMetadata: {Max: 128 << 20},
 		ClassStatus:   {Max: 512 << 20},
 		ClassBulk:     {Max: 512 << 20},
 	},
@@ -41,17 +38,6 @@ func (r *Responses) Validate() error {
 		if l := r.Classes[c]; l.Max < 0 || l.WireMax < 0 {
 			return fmt.Errorf("%s: %s: max is %d and wire_max %d: use 0 for none, or a positive number", LimitResponseBytes, c, l.Max, l.WireMax)
 		}
-		if err := ValidateTruncate(c, r.Classes[c].Truncate); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ValidateTruncate returns an error if answers of a class cannot be truncated.
-func ValidateTruncate(c Class, truncate bool) error {
-	if c == ClassBulk && truncate {
-		return fmt.Errorf("%s: %s: truncate: a part of an exposition looks like the whole, so it can only be refused", LimitResponseBytes, c)
 	}
 	return nil
 }
@@ -65,13 +51,8 @@ func (p *Policy) Response(c Class) (ResponseLimit, Mode) {
 	return ResponseLimit{}, ModeOff
 }
 
-// RefuseResponse returns the refusal of an answer of class c that is longer than
-// limit; truncated says that the rest of it is sent.
-func (p *Policy) RefuseResponse(c Class, limit int64, truncated bool) *Refusal {
-	cause := "is longer than the " + strconv.FormatInt(limit, 10) + " bytes allowed"
-	if truncated {
-		cause += " and was truncated"
-	}
+// RefuseResponse returns the refusal of an answer of class c that is longer than limit.
+func (p *Policy) RefuseResponse(c Class, limit int64) *Refusal {
 	return p.refuse(LimitResponseBytes, p.opts.Responses.Mode, "Select fewer series, a shorter range or a larger step, or give a limit.",
-		"the answer", cause, raise(LimitResponseBytes+"."+c.String()))
+		"the answer", "is longer than the "+strconv.FormatInt(limit, 10)+" bytes allowed", raise(LimitResponseBytes+"."+c.String()))
 }

@@ -77,7 +77,6 @@ var keep = []string{"--storage.tsdb.block-reload-interval=8760h"}
 // open are flags that have a server answer what is more than others may ask for.
 var open = []string{
 	"--guard.api-timeout=0", "--guard.min-client-rate=off", "--guard.read-memory-budget=off", "--guard.response-max-bytes=off",
-	"--guard.metadata-max-results=off", "--guard.metadata-max-bytes=off",
 }
 
 // Options say how to replay.

@@ -20,14 +20,11 @@ function(c) local s = c.proxy; g.dashboard(
     g.row('The patched server', [
       g.timeseries('Refused or stopped, by reason', 'docs/read-limits.md lists the reasons.', 'reqps', [g.query('sum by (reason) (rate(prometheus_guard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{reason}}')], stacked=true),
       g.timeseries('Refused or stopped, by endpoint', 'The same requests, by what they asked for.', 'reqps', [g.query('sum by (endpoint) (rate(prometheus_guard_api_requests_stopped_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{endpoint}}')], stacked=true),
-      g.timeseries('Truncated and cut off', 'Lists that lack elements, and answers broken off after their first byte.', 'reqps', [
-        g.query('sum by (endpoint) (rate(prometheus_guard_api_responses_truncated_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'truncated {{endpoint}}'),
-        g.query('sum by (endpoint) (rate(prometheus_guard_api_responses_aborted_total{%s}[$__rate_interval])) > 0' % c.prometheus, 'cut off {{endpoint}}'),
-      ]),
+      g.timeseries('Cut off', 'Answers broken off after their first byte.', 'reqps', [g.query('sum by (endpoint) (rate(prometheus_guard_api_responses_aborted_total{%s}[$__rate_interval])) > 0' % c.prometheus, '{{endpoint}}')]),
     ]),
     g.row('Blind spots', [
       g.timeseries('Query log lines lost', 'Requests that are not in the query log because the disk was full or too slow.', 'reqps', [g.query('sum(rate(promguard_query_log_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
-      g.timeseries('Warnings lost', 'Answers without a warning that belongs to them: that of a limit in mode warn, or those that the server sent after a list that was truncated far before its end.', 'reqps', [g.query('sum(rate(promguard_warnings_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
+      g.timeseries('Warnings lost', 'Answers without the warning of a limit in mode warn.', 'reqps', [g.query('sum(rate(promguard_warnings_lost_total{%s}[$__rate_interval]))' % s, 'lost')]),
     ]),
   ]
 )

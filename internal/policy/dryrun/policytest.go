@@ -132,8 +132,8 @@ func afterwards(v querylimit.Verdict, e *querylog.Entry) *Outcome {
 	limit, mode := v.Policy.Response(endpoint.Class)
 	for _, most := range []int64{limit.WireMax, limit.Max} { // Compressed, there are not fewer.
 		if mode != querylimit.ModeOff && most > 0 && e.Bytes > most {
-			o.Refusals = append(o.Refusals, v.Policy.RefuseResponse(endpoint.Class, most, limit.Truncate))
-			o.Refused = o.Refused || mode == querylimit.ModeEnforce && !limit.Truncate
+			o.Refusals = append(o.Refusals, v.Policy.RefuseResponse(endpoint.Class, most))
+			o.Refused = o.Refused || mode == querylimit.ModeEnforce
 			break
 		}
 	}

@@ -64,7 +64,7 @@ func TestAnswersAreJudgedByHowLongTheyTookAndHowLargeTheyWere(t *testing.T) {
 	opts.Deadlines[querylimit.ClassQuery] = 10e9
 	opts.Responses = querylimit.Responses{Mode: querylimit.ModeEnforce}
 	opts.Responses.Classes[querylimit.ClassQuery] = querylimit.ResponseLimit{Max: 1000, WireMax: 500}
-	opts.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{WireMax: 500, Truncate: true}
+	opts.Responses.Classes[querylimit.ClassMetadata] = querylimit.ResponseLimit{WireMax: 500}
 	rules, err := querylimit.NewRuleset(querylimit.RulesetOptions{Global: opts})
 	require.NoError(t, err)
 	r, err := Run(rules, strings.NewReader(`{"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["up"],"code":200,"took_seconds":9,"bytes":500}
@@ -72,10 +72,10 @@ func TestAnswersAreJudgedByHowLongTheyTookAndHowLargeTheyWere(t *testing.T) {
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query","dashboard":"slow","queries":["up"],"code":503,"took_seconds":11,"limits":["deadline:enforce"]}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query","queries":["up"],"code":503,"took_seconds":11}
 {"ts":"2026-01-02T00:00:00Z","endpoint":"query","dashboard":"large","queries":["up"],"code":200,"took_seconds":1,"bytes":501}
-{"ts":"2026-01-02T00:00:00Z","endpoint":"labels","dashboard":"cut","code":200,"took_seconds":1,"bytes":501}
+{"ts":"2026-01-02T00:00:00Z","endpoint":"labels","dashboard":"long","code":200,"took_seconds":1,"bytes":501}
 `))
 	require.NoError(t, err)
-	require.Equal(t, []int{6, 3, 1}, []int{r.Judged, r.Refused, r.Before})
-	require.Equal(t, map[string]int{"slow": 2, "large": 1}, r.Dashboards)
-	require.Equal(t, 2, r.Limits["response_bytes"][querylimit.ModeEnforce], "one of them would be truncated")
+	require.Equal(t, []int{6, 4, 1}, []int{r.Judged, r.Refused, r.Before})
+	require.Equal(t, map[string]int{"slow": 2, "large": 1, "long": 1}, r.Dashboards)
+	require.Equal(t, 2, r.Limits["response_bytes"][querylimit.ModeEnforce])
 }

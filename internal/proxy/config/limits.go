@@ -174,9 +174,7 @@ func (d *limitsDecoder) responses(n *yaml.Node) {
 				"max":      size(func(l *querylimit.ResponseLimit) *int64 { return &l.Max }),
 				"wire_max": size(func(l *querylimit.ResponseLimit) *int64 { return &l.WireMax }),
 				"truncate": func(n *yaml.Node) {
-					value := d.boolean(n)
-					d.check(n, querylimit.ValidateTruncate(c, value))
-					d.change(func(o *querylimit.Options) { o.Responses.Classes[c].Truncate = value })
+					d.errorf(n, "truncate is no option any more: remove it; an answer that is too long is refused, and limit= of a request has a part")
 				},
 			})
 		}

@@ -3,13 +3,13 @@
 
 package jsonedit
 
-// The steps of an editor through the envelope, to its list and its warnings.
+// The steps of an editor through the envelope, to its warnings.
 
 func (e *Editor) beforeEnvelope(i int) int {
 	switch c := e.chunk[i]; {
 	case isSpace(c):
 	case c == '{':
-		e.level, e.next = 1, (*Editor).member
+		e.next = (*Editor).member
 	default:
 		e.next = (*Editor).rest
 	}
@@ -19,18 +19,15 @@ func (e *Editor) beforeEnvelope(i int) int {
 // rest is all that is not looked at.
 func (e *Editor) rest(int) int { return len(e.chunk) }
 
-// member is between the members of the envelope or its data.
+// member is between the members of the envelope.
 func (e *Editor) member(i int) int {
 	switch e.chunk[i] {
 	case '"':
 		e.key, e.next = e.key[:0], (*Editor).inKey
 		e.hasMembers = true
 	case '}':
-		e.level--
-		if e.level == 0 {
-			e.addWarnings(i)
-			e.next = (*Editor).rest
-		}
+		e.addWarnings(i)
+		e.next = (*Editor).rest
 	}
 	return i + 1
 }
@@ -56,24 +53,15 @@ func (e *Editor) inKey(i int) int {
 
 // value is between a key and its value.
 func (e *Editor) value(i int) int {
-	e.behind = (*Editor).member
 	switch c := e.chunk[i]; {
 	case isSpace(c) || c == ':':
 		return i + 1
-	case c == '{' && e.bounded && !e.isMap && e.isKey(1, "data"):
-		e.level, e.next = 2, (*Editor).member
-		return i + 1
-	case c == '[' && e.bounded && (e.isKey(1, "data") || e.isKey(2, "result")):
-		e.next = (*Editor).firstEntry
-		return i + 1
-	case c == '[' && !e.told && e.isKey(1, warningsKey):
+	case c == '[' && !e.told && string(e.key) == warningsKey:
 		e.insertWarnings(i + 1)
 		return i + 1
 	}
 	return e.skip(i)
 }
-
-func (e *Editor) isKey(level int, key string) bool { return e.level == level && string(e.key) == key }
 
 // skip goes on behind the value that begins at i.
 func (e *Editor) skip(i int) int {
@@ -93,7 +81,7 @@ func (e *Editor) skip(i int) int {
 func (e *Editor) inText(i int) int {
 	i = e.outside.stringEnd(i)
 	if !e.outside.inString {
-		e.next = e.behind
+		e.next = (*Editor).member
 	}
 	return i
 }
@@ -101,7 +89,7 @@ func (e *Editor) inText(i int) int {
 func (e *Editor) nested(i int) int {
 	i = e.outside.nestEnd(i, &e.nest)
 	if e.nest.depth == 0 {
-		e.next = e.behind
+		e.next = (*Editor).member
 	}
 	return i
 }
@@ -109,7 +97,7 @@ func (e *Editor) nested(i int) int {
 func (e *Editor) literal(i int) int {
 	switch e.chunk[i] {
 	case ',', '}', ']':
-		e.next = e.behind
+		e.next = (*Editor).member
 		return i
 	}
 	return i + 1

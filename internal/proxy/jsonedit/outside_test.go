@@ -5,6 +5,7 @@ package jsonedit
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -95,4 +96,16 @@ func FuzzNestEnd(f *testing.F) {
 		}
 		requireNest(t, text, min(pieces, len(text)))
 	})
+}
+
+// matrix has n series, the second of native histograms, and a warning behind.
+func matrix(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`{"metric":{"a":"]},{%d"},"values":[[1,"1"],[2,"2"]]}`, i)
+		if i == 1 {
+			entries[i] = `{"metric":{},"histograms":[[1,{"count":"5","sum":"5","buckets":[[0,"0.5","1","1"]]}]]}`
+		}
+	}
+	return `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Join(entries, ",") + `]},"warnings":["of the server"],"infos":["x"]}`
 }

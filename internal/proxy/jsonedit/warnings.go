@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -20,23 +19,11 @@ func items(texts []string) []byte {
 	return list[1 : len(list)-1]
 }
 
-// added returns the warnings to add.
-func (e *Editor) added() []byte {
-	if !e.truncated {
-		return e.warnings
-	}
-	if len(e.warnings) == 0 {
-		return e.more
-	}
-	return bytes.Join([][]byte{e.warnings, e.more}, []byte{','})
-}
-
 // insertWarnings puts them in front of those of the server, which begin at i.
 func (e *Editor) insertWarnings(i int) {
 	e.send(i)
-	items := e.added()
-	e.insert(items)
-	e.told, e.needComma, e.next = true, len(items) > 0, (*Editor).firstWarning
+	e.insert(e.warnings)
+	e.told, e.needComma, e.next = true, len(e.warnings) > 0, (*Editor).firstWarning
 }
 
 func (e *Editor) firstWarning(i int) int {
@@ -86,38 +73,15 @@ func decodeStrings(text []byte) (list []string) {
 
 // addWarnings puts them before the end of the envelope at i.
 func (e *Editor) addWarnings(i int) {
-	if text := e.appendWarnings(nil); len(text) > 0 {
-		e.send(i)
-		e.insert(text)
-	}
-}
-
-func (e *Editor) appendWarnings(to []byte) []byte {
-	items := e.added()
-	if e.told || len(items) == 0 {
-		return to
+	if e.told || len(e.warnings) == 0 {
+		return
 	}
 	e.told = true
+	e.send(i)
 	if e.hasMembers {
-		to = append(to, ',')
+		e.insert([]byte{','})
 	}
-	to = append(to, `"`+warningsKey+`":[`...)
-	return append(append(to, items...), ']')
-}
-
-// unreadWarning says what closeEnvelope leaves out, as a JSON string.
-const unreadWarning = `"promguard did not read what follows the list, such as warnings of the server: the answer is too long"`
-
-// closeEnvelope ends the answer, as if nothing followed the list.
-func (e *Editor) closeEnvelope() {
-	text := []byte("]")
-	if e.level == 2 {
-		text = append(text, '}')
-	}
-	e.more = slices.Concat(e.more, []byte{','}, []byte(unreadWarning))
-	e.insert(append(e.appendWarnings(text), '}'))
-	if !e.ended {
-		e.lost()
-		e.ended, e.err = true, io.EOF
-	}
+	e.insert([]byte(`"` + warningsKey + `":[`))
+	e.insert(e.warnings)
+	e.insert([]byte{']'})
 }

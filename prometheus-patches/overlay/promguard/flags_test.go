@@ -188,3 +188,23 @@ func TestAMistypedFlagOfPromguardsIsToldInOneLineWithTheOneThatWasMeant(t *testi
 		require.Equal(t, want, complaint(a.Model(), err))
 	}
 }
+
+func TestFlagsOfEarlierReleasesAreAcceptedAndReportedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want int
+	}{
+		{nil, 0},
+		{[]string{"--guard.metadata-max-results=off", "--guard.metadata-max-bytes=128MB"}, 1},
+	} {
+		f, _, err := parse(t, tc.args...)
+		require.NoError(t, err)
+		var logs bytes.Buffer
+		f.Log(slog.New(slog.NewTextHandler(&logs, nil)), false)
+		require.Equal(t, tc.want, strings.Count(logs.String(), "level=WARN"))
+		for _, arg := range tc.args {
+			name, _, _ := strings.Cut(arg, "=")
+			require.Contains(t, logs.String(), name)
+		}
+	}
+}

@@ -27,16 +27,17 @@ const on = "on"
 
 // readFlags are the flags that limit requests which read the database.
 type readFlags struct {
-	timeout, queueTimeout                 period
-	metadata, read, query                 limit
-	memory, maxBytes, responseBytes, rate limit
-	maxResults, procs, spare              limit
-	text                                  choice
-	noText                                bool
+	timeout, queueTimeout       period
+	metadata, read, query       limit
+	memory, responseBytes, rate limit
+	procs, spare                limit
+	text                        choice
+	noText                      bool
+	ignored                     []string // Flags of earlier releases that are set.
 }
 
 func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
-	f.memory.bytes, f.maxBytes.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true, true
+	f.memory.bytes, f.responseBytes.bytes, f.rate.bytes = true, true, true
 	for _, l := range []*limit{&f.metadata, &f.read, &f.query, &f.procs, &f.memory} {
 		l.hasAuto = true
 	}
@@ -56,11 +57,7 @@ func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
 		"10s", &f.queueTimeout)
 	add("guard.read-memory-budget", "Memory that all read requests together may hold: auto, off, or a size. At least 16MB; one request may have half of it. auto is what everything else leaves of --guard.memory-limit, or of what that is by default; a size is the most that it may be.",
 		"auto", &f.memory)
-	add("guard.metadata-max-results", "Most elements of an answer that lists series, label names or label values; the rest is left out with a warning. off means no bound.",
-		"200000", &f.maxResults)
-	add("guard.metadata-max-bytes", "Most bytes of such an answer, before compression; the rest is left out with a warning. off means no bound.",
-		"128MB", &f.maxBytes)
-	add("guard.response-max-bytes", "Most bytes of any other answer (PromQL, exemplars, remote read of samples, federation), before compression; a larger one is refused. off means no bound.",
+	add("guard.response-max-bytes", "Most bytes of an answer (PromQL, exemplars, label names and values, metadata, remote read of samples, federation), before compression; a larger one is refused. off means no bound.",
 		"512MB", &f.responseBytes)
 	add("guard.min-client-rate", "How fast a client must read its answer, in bytes per second over time; a slower one is cut off. off means any rate.",
 		"16KB", &f.rate)
@@ -74,7 +71,7 @@ func (f *readFlags) logAttrs() slog.Attr {
 	return slog.Group("reads",
 		"timeout", f.timeout.String(), "queue_timeout", f.queueTimeout.String(),
 		"metadata_concurrency", f.metadata.String(), "bulk_concurrency", f.read.String(), "query_concurrency", f.query.String(),
-		"procs", f.procs.String(), "memory_budget", f.memory.String(), "metadata_max_results", f.maxResults.String(), "metadata_max_bytes", f.maxBytes.String(),
+		"procs", f.procs.String(), "memory_budget", f.memory.String(),
 		"response_max_bytes", f.responseBytes.String(), "min_client_rate", f.rate.String(), "query_text_limits", f.checkText(), "spare_connections", f.spare.String())
 }
 
@@ -93,8 +90,6 @@ func (f *Flags) LimitReads(o *web.Options, queryTimeout model.Duration, queryCon
 		QueryConcurrency:    int(f.reads.query.or(max(1, int64(queryConcurrency)*4/5))),
 		Procs:               int(f.reads.procs.or(max(1, procs-1))),
 		QueueTimeout:        time.Duration(f.reads.queueTimeout.Duration),
-		MaxResults:          int(f.reads.maxResults.or(0)),
-		MaxBytes:            f.reads.maxBytes.or(0),
 		ResponseBytes:       f.reads.responseBytes.or(0),
 		MinClientRate:       f.reads.rate.or(0),
 		Memory:              f.series.monitor,

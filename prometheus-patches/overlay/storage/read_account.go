@@ -35,8 +35,6 @@ type ReadAccount interface {
 	// CheckResponse returns an error, and stops the read, if an answer of so many
 	// bytes is too large. It is called before the answer's first byte.
 	CheckResponse(bytes int64) error
-	// Truncate notes that the answer lacks elements because of a bound.
-	Truncate()
 	// Break stops a read whose answer has begun and cannot be completed.
 	Break(err error)
 }
@@ -46,13 +44,13 @@ type ReadBounds struct {
 	// SeriesBytes is what each series of a selection is reckoned to take, beside its
 	// points; 0 if selections are not counted.
 	SeriesBytes int64
-	// MaxResults and MaxBytes are the most elements, and bytes of JSON, of a list of
-	// series, label names or label values. What is beyond is left out.
-	MaxResults int
-	MaxBytes   int64
-	// ResponseBytes is the most bytes of any other answer.
+	// ResponseBytes is the maximum size of an answer that is not streamed.
 	ResponseBytes int64
 }
+
+// ListElementBytes is the memory of an element in a list of label names or values. Its
+// text belongs to the index.
+const ListElementBytes = 16
 
 type readAccountKey struct{}
 

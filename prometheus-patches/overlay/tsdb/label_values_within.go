@@ -5,7 +5,6 @@ package tsdb
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -13,45 +12,39 @@ import (
 	"github.com/prometheus/prometheus/tsdb/index"
 )
 
-// valueBytes is the size of a label value in a list of them.
-const valueBytes = 16
-
-// sortedLabelValues returns the sorted values of a label, as the index does. A read
-// that is counted holds no more of them than its answer may have: the lists of the
-// head and of all blocks are merged afterwards. They are its first in order, so that
-// new values are not those that are always missing.
+// sortedLabelValues returns the sorted values of a label, as the index does. If the read
+// has an account, it counts the list there, and stops sorting when the read ends.
 func sortedLabelValues(ctx context.Context, ir IndexReader, name string, hints *storage.LabelHints, ms []*labels.Matcher) ([]string, error) {
-	account := storage.ReadAccountFrom(ctx)
-	if account == nil {
+	if storage.ReadAccountFrom(ctx) == nil {
 		return ir.SortedLabelValues(ctx, name, hints, ms...)
 	}
-	values, err := ir.LabelValues(ctx, name, hints, ms...)
+	values, err := countedList(ctx)(ir.LabelValues(ctx, name, hints, ms...))
 	if err != nil {
 		return nil, err
 	}
-	if err := account.Use(int64(len(values)) * valueBytes); err != nil {
-		return nil, err
+	return values, storage.SortRead(ctx, values, strings.Compare)
+}
+
+// countedList returns a function that counts a list in the account of the read.
+func countedList(ctx context.Context) func([]string, error) ([]string, error) {
+	return func(list []string, err error) ([]string, error) {
+		if account := storage.ReadAccountFrom(ctx); err == nil && account != nil {
+			err = account.Use(int64(len(list)) * storage.ListElementBytes)
+		}
+		return list, err
 	}
-	if err := storage.SortRead(ctx, values, strings.Compare); err != nil {
-		return nil, err
-	}
-	most := account.Bounds().MaxResults
-	if most == 0 || len(values) <= most {
-		return values, nil
-	}
-	left := len(values) - most - 1 // One more, so that the answer is cut, and says so.
-	return slices.Clone(values[:most+1]), account.Use(int64(-left) * valueBytes)
 }
 
 // lookWithin returns the index for a list of label names or values with matchers, of
 // the label if it has a name. For a read that is counted the postings of its matchers
-// end with the read, as those of a selection do.
-func lookWithin(ctx context.Context, ir IndexReader, name string) IndexReader {
+// end with the read, as those of a selection do. letGo gives their memory back.
+func lookWithin(ctx context.Context, ir IndexReader, name string) (looking IndexReader, letGo func()) {
 	account := storage.ReadAccountFrom(ctx)
 	if account == nil {
-		return ir
+		return ir, func() {}
 	}
-	return &lookingIndex{IndexReader: ir, bound: boundIndex{IndexReader: ir, ctx: ctx, account: account}, name: name}
+	l := &lookingIndex{IndexReader: ir, bound: boundIndex{IndexReader: ir, ctx: ctx, account: account}, name: name}
+	return l, func() { _ = account.Use(-l.bound.merged) }
 }
 
 type lookingIndex struct {
@@ -63,10 +56,22 @@ type lookingIndex struct {
 	calls int
 }
 
+// LabelValues implements IndexReader. It counts the values, which are filtered next.
+func (l *lookingIndex) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, error) {
+	values, err := l.IndexReader.LabelValues(ctx, name, hints, ms...)
+	if err != nil {
+		return nil, err
+	}
+	return values, l.bound.use(int64(len(values)) * storage.ListElementBytes)
+}
+
 // Postings implements IndexReader.
 func (l *lookingIndex) Postings(ctx context.Context, name string, values ...string) (index.Postings, error) {
 	l.calls++
 	if l.calls%checkPostingsEvery == 0 {
+		if err := l.bound.use(checkPostingsEvery * listBytes); err != nil {
+			return nil, err
+		}
 		if err := l.bound.account.Yield(ctx); err != nil {
 			return nil, err
 		}
@@ -80,7 +85,7 @@ func (l *lookingIndex) Postings(ctx context.Context, name string, values ...stri
 
 // PostingsForLabelMatching implements IndexReader.
 func (l *lookingIndex) PostingsForLabelMatching(ctx context.Context, name string, match func(string) bool) index.Postings {
-	return l.bind(l.bound.matching(ctx, name, match, func(int64) error { return nil }))
+	return l.bind(l.bound.PostingsForLabelMatching(ctx, name, match))
 }
 
 // PostingsForAllLabelValues implements IndexReader.

@@ -78,20 +78,15 @@ func (b *boundIndex) Postings(ctx context.Context, name string, values ...string
 	return b.IndexReader.Postings(ctx, name, values...)
 }
 
-// PostingsForLabelMatching implements IndexReader.
+// PostingsForLabelMatching implements IndexReader. It counts the lists of postings, and
+// ends with the read.
 func (b *boundIndex) PostingsForLabelMatching(ctx context.Context, name string, match func(string) bool) index.Postings {
-	return b.matching(ctx, name, match, b.use)
-}
-
-// matching returns the postings of the values that match. It tells of what their lists
-// take, and ends with the read.
-func (b *boundIndex) matching(ctx context.Context, name string, match func(string) bool, use func(bytes int64) error) index.Postings {
 	var err error
 	seen, matched := 0, 0
 	p := b.IndexReader.PostingsForLabelMatching(ctx, name, func(value string) bool {
 		seen++
 		if seen%checkPostingsEvery == 0 && err == nil {
-			if err = use(int64(matched) * listBytes); err == nil {
+			if err = b.use(int64(matched) * listBytes); err == nil {
 				err = b.account.Yield(ctx)
 			}
 			matched = 0
@@ -103,7 +98,7 @@ func (b *boundIndex) matching(ctx context.Context, name string, match func(strin
 		return true
 	})
 	if err == nil {
-		err = use(int64(matched) * listBytes)
+		err = b.use(int64(matched) * listBytes)
 	}
 	if err != nil {
 		return index.ErrPostings(err)

@@ -6,6 +6,7 @@ package tsdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/accounttest"
 	"github.com/prometheus/prometheus/tsdb/index"
+	"github.com/prometheus/prometheus/util/annotations"
 )
 
 func refs(n int) []storage.SeriesRef {
@@ -227,7 +229,7 @@ func TestLabelValuesAreSortedUntilTheClientHasLeft(t *testing.T) {
 	got, _, err := q.LabelValues(ctx, "i", nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	require.EqualValues(t, 20_000*valueBytes, account.Used)
+	require.EqualValues(t, 20_000*storage.ListElementBytes, account.Used)
 	account.Stop(errStopped)
 	_, _, err = q.LabelValues(ctx, "i", nil)
 	require.ErrorIs(t, err, errStopped)
@@ -308,34 +310,43 @@ func TestSelectionsThatAreMergedLookAtTheContextForAllOfThem(t *testing.T) {
 	require.LessOrEqual(t, n, checkPostingsEvery/selections+1)
 }
 
-func TestValuesAtTheLimitOfAnAnswerAreTheFirstInOrder(t *testing.T) {
+func TestListsOfNamesAndValuesAreWholeAndToldToTheAccount(t *testing.T) {
 	db := newTestDB(t)
 	app := db.Appender(t.Context())
-	for _, v := range []string{"z", "y", "x", "w", "c", "b", "a"} {
-		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "m", "v", v), 1000, 1)
+	const n = 1000
+	for i := range n {
+		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "m", fmt.Sprintf("name_%d", i), "x", "v", strconv.Itoa(i)), 1000, 1)
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
-	_, ctx := counted(t, storage.ReadBounds{MaxResults: 2})
 	for _, matchers := range [][]*labels.Matcher{
 		nil,
 		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
 		{labels.MustNewMatcher(labels.MatchRegexp, "v", ".+")},
 	} {
-		for _, tc := range []struct {
-			ctx   context.Context
-			limit int
-			want  []string
-		}{
-			{ctx: ctx, want: []string{"a", "b", "c"}},      // One more, which says that there are.
-			{ctx: ctx, limit: 2, want: []string{"y", "z"}}, // The client's own: as upstream cuts.
-			{ctx: t.Context(), limit: 3, want: []string{"x", "y", "z"}},
+		for name, list := range map[string]func(context.Context, storage.Querier) ([]string, annotations.Annotations, error){
+			"values": func(ctx context.Context, q storage.Querier) ([]string, annotations.Annotations, error) {
+				return q.LabelValues(ctx, "v", nil, matchers...)
+			},
+			"names": func(ctx context.Context, q storage.Querier) ([]string, annotations.Annotations, error) {
+				return q.LabelNames(ctx, nil, matchers...)
+			},
 		} {
 			q, err := db.Querier(0, 2000)
 			require.NoError(t, err)
-			got, _, err := q.LabelValues(tc.ctx, "v", &storage.LabelHints{Limit: tc.limit}, matchers...)
+			want, _, err := list(t.Context(), q)
 			require.NoError(t, err)
-			require.Equal(t, tc.want, got, "%s %d", matchers, tc.limit)
+			account, ctx := counted(t, storage.ReadBounds{})
+			got, _, err := list(ctx, q)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.GreaterOrEqual(t, len(got), n)
+			require.EqualValues(t, len(got)*storage.ListElementBytes, account.Used, "%s %s", name, matchers)
+
+			account, ctx = counted(t, storage.ReadBounds{})
+			account.MaxUsed = int64(len(got)*storage.ListElementBytes) - 1
+			_, _, err = list(ctx, q)
+			require.ErrorIs(t, err, accounttest.ErrRefused)
 			require.NoError(t, q.Close())
 		}
 	}

@@ -125,7 +125,10 @@ func (h *Handlers) endpoint(prefix, route string) *endpoint {
 		e.limits.Exempt = true
 	case kindMetadata:
 		e.pool = h.metadata
-		e.limits.MaxResults, e.limits.MaxBytes = o.MaxResults, o.MaxBytes
+		e.limits.Narrower = "Narrow match[] or the time range, or set limit="
+		if strings.HasPrefix(route, "/metadata") || strings.HasPrefix(route, "/targets") {
+			e.limits.Narrower = "Name one metric=, match_target= or scrapePool="
+		}
 	case kindPrinted:
 		e.pool = h.metadata
 		if h.text != nil {

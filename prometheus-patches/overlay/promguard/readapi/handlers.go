@@ -116,7 +116,7 @@ func (h *Handlers) serve(e *endpoint, next http.HandlerFunc, w http.ResponseWrit
 	ctx, clock, cancel, err := h.withDeadline(ctx, e, r)
 	defer cancel()
 
-	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r, clock: clock, pace: newPace(h.opts.MinClientRate), header: w.Header().Clone()}
+	bw := &writer{ResponseWriter: w, ctx: ctx, read: read, endpoint: e, handlers: h, request: r, clock: clock, pace: newPace(h.opts.MinClientRate), header: w.Header().Clone(), holdsAll: !e.json && !r.ProtoAtLeast(1, 1)}
 	defer bw.leave()
 	defer bw.finish()
 	defer context.AfterFunc(ctx, bw.unblock)()

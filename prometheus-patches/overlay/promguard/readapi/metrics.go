@@ -14,10 +14,9 @@ import (
 
 // metrics are about what was limited.
 type metrics struct {
-	stopped   *prometheus.CounterVec
-	aborted   *prometheus.CounterVec
-	truncated *prometheus.CounterVec
-	queued    *prometheus.HistogramVec
+	stopped *prometheus.CounterVec
+	aborted *prometheus.CounterVec
+	queued  *prometheus.HistogramVec
 }
 
 func newMetrics(h *Handlers, reg prometheus.Registerer) *metrics {
@@ -30,10 +29,6 @@ func newMetrics(h *Handlers, reg prometheus.Registerer) *metrics {
 		aborted: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "prometheus_guard_api_responses_aborted_total",
 			Help: "Answers that were cut off after their first byte because the read was stopped or the client left, by endpoint.",
-		}, []string{"endpoint"}),
-		truncated: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "prometheus_guard_api_responses_truncated_total",
-			Help: "Answers that lack elements because they reached a limit of results or bytes, by endpoint.",
 		}, []string{"endpoint"}),
 		queued: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "prometheus_guard_api_queue_duration_seconds",
@@ -78,7 +73,6 @@ func (m *metrics) init(e *endpoint) {
 		m.stopped.WithLabelValues(e.name, string(reason))
 	}
 	m.aborted.WithLabelValues(e.name)
-	m.truncated.WithLabelValues(e.name)
 }
 
 func (m *metrics) waited(e *endpoint, d time.Duration) {
@@ -97,8 +91,5 @@ func (m *metrics) finished(w *writer) {
 	}
 	if w.aborted {
 		m.aborted.WithLabelValues(name).Inc()
-	}
-	if w.read.Truncated() {
-		m.truncated.WithLabelValues(name).Inc()
 	}
 }

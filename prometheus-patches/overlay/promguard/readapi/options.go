@@ -33,10 +33,8 @@ type Options struct {
 	Tight func() bool
 	// Budget is the memory that all reads may hold.
 	Budget *reads.Budget
-	// MaxResults and MaxBytes cut lists of metadata, ResponseBytes refuses other
-	// answers; see reads.Limits.
-	MaxResults              int
-	MaxBytes, ResponseBytes int64
+	// ResponseBytes is the maximum size of an answer; see storage.ReadBounds.
+	ResponseBytes int64
 	// MinClientRate is how fast a client must read its answer, in bytes per
 	// second.
 	MinClientRate int64
@@ -64,5 +62,5 @@ type Options struct {
 // limits says whether any limit is set.
 func (o *Options) limits() bool {
 	return o.Timeout > 0 || o.MetadataConcurrency > 0 || o.BulkConcurrency > 0 || o.QueryConcurrency > 0 ||
-		o.Procs > 0 || o.Budget != nil || o.MaxResults > 0 || o.MaxBytes > 0 || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText || o.Memory != nil || o.NewSeries != nil
+		o.Procs > 0 || o.Budget != nil || o.ResponseBytes > 0 || o.MinClientRate > 0 || o.CheckText || o.Memory != nil || o.NewSeries != nil
 }

@@ -139,15 +139,9 @@ func (s *seen) note(w *writer) {
 	i := &w.read.Info
 	who, text := asker(i.Origin, i.Client), firstOf(i.Expressions)
 	s.titles.Add(who.Dashboard, who.DashboardTitle)
-	refused := screen.Refusal{Asker: who, Endpoint: i.Endpoint, Text: text}
 	stop := reads.Stopped(w.ctx)
-	switch {
-	case stop != nil:
-		refused.Reason, refused.Offer = string(stop.Reason), stop.Text
-		s.refusals.Add(refused)
-	case w.read.Truncated():
-		refused.Reason, refused.Offer, refused.Warned = "truncated", "Narrow the selectors: the list lacks what is beyond --guard.metadata-max-results or --guard.metadata-max-bytes", true
-		s.refusals.Add(refused)
+	if stop != nil {
+		s.refusals.Add(screen.Refusal{Asker: who, Endpoint: i.Endpoint, Text: text, Reason: string(stop.Reason), Offer: stop.Text})
 	}
 	if w.ran == 0 {
 		return

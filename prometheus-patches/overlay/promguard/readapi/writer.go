@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -58,9 +59,12 @@ type writer struct {
 	// place gives back the read's place in its pool; nil if it has none yet.
 	place func()
 	// code is the handler's status, if it has set one, and held its first bytes, if they
-	// are too few to begin the answer with.
+	// are too few to begin the answer with, or all if holdsAll.
 	code int
 	held []byte
+	// holdsAll holds the whole answer back, so that its length is sent first: over HTTP/1.0,
+	// text without a length looks whole when it is cut off.
+	holdsAll bool
 
 	running     bool // The handler has not returned; in finish, it panicked.
 	waits       bool // The read has no turn yet.
@@ -120,14 +124,23 @@ func (w *writer) begin() {
 	if w.clock != nil { // The server's own deadline would end the context. Nothing more is to be read.
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
 	}
+	held := w.held
+	w.held = nil
+	if w.holdsAll {
+		w.Header().Set("Content-Length", strconv.Itoa(len(held)))
+	}
 	w.ResponseWriter.WriteHeader(code)
-	_, _ = w.ResponseWriter.Write(w.held) // The next Write fails, too.
-	w.read.Wrote(len(w.held))
+	if len(held) > 0 {
+		_, _ = w.Write(held) // The next Write fails, too.
+	}
 }
 
 func (w *writer) Write(p []byte) (int, error) {
-	if !w.wroteHeader && len(w.held)+len(p) <= holdMost {
+	if !w.wroteHeader && !w.replaced && (w.holdsAll || len(w.held)+len(p) <= holdMost) {
 		w.held = append(w.held, p...)
+		if w.holdsAll {
+			return len(p), w.read.Use(2 * int64(len(p))) // It grows.
+		}
 		return len(p), nil
 	}
 	w.begin()
@@ -277,6 +290,9 @@ func (w *writer) finish() {
 
 // Flush is for handlers that stream.
 func (w *writer) Flush() {
+	if w.holdsAll {
+		return
+	}
 	w.begin()
 	if !w.replaced {
 		_, _ = w.await(func() (int, error) { return 0, http.NewResponseController(w.ResponseWriter).Flush() })
@@ -293,8 +309,8 @@ func (w *writer) setWriteDeadline(t time.Time) {
 // abort makes the connection fail, so that the client does not take an
 // incomplete answer for a complete one. A write deadline in the past does that
 // without the stack trace that a panic with http.ErrAbortHandler leaves in
-// Prometheus's log. A client that speaks HTTP/1.0 cannot tell: there the end of
-// the connection is the end of the answer.
+// Prometheus's log. A client that speaks HTTP/1.0 sees that the JSON or the length is
+// incomplete.
 func (w *writer) abort() {
 	if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		panic(http.ErrAbortHandler)

@@ -60,8 +60,5 @@ func (r *Read) Selected(series int64) { r.series.Add(series) }
 // Bounds implements storage.ReadAccount.
 func (r *Read) Bounds() storage.ReadBounds { return r.ReadBounds }
 
-// Truncate implements storage.ReadAccount.
-func (r *Read) Truncate() { r.cut.Store(true) }
-
 // Break implements storage.ReadAccount.
 func (r *Read) Break(err error) { r.Stop(&Stop{ReasonBroken, err.Error()}) }

@@ -4,6 +4,7 @@
 package reads
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -342,7 +343,7 @@ func (b *Budget) spent(r *Read) error {
 // tooLarge stops a read that needs more than any may have, and returns why. Where it
 // would have fitted a while ago, it may again.
 func (b *Budget) tooLarge(r *Read, bytes int64) error {
-	reason, do, when := ReasonTooLarge, "Select fewer series, a shorter range or a larger step", ""
+	reason, do, when := ReasonTooLarge, cmp.Or(r.Narrower, "Select fewer series, a shorter range or a larger step"), ""
 	if bytes <= max(b.roomiest[0], b.roomiest[1])/2 {
 		reason, do, when = ReasonMemory, tryLess, " now"
 	}

@@ -11,6 +11,7 @@
 package reads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Limits struct {
 	// CheckText is called before anything is parsed or compiled. Nil checks
 	// nothing.
 	CheckText TextCheck
+	// Narrower tells the client of a list how to ask for a smaller one. It is empty for
+	// other endpoints.
+	Narrower string
 	// Exempt says that the read waits for neither memory nor a processor.
 	Exempt bool
 }
@@ -65,7 +69,6 @@ type Read struct {
 	answer  atomic.Int32
 	series  atomic.Int64
 	bytes   atomic.Int64
-	cut     atomic.Bool
 
 	// What the read says of its memory, in bytes.
 	expected, used atomic.Int64
@@ -164,9 +167,6 @@ func (r *Read) Wrote(n int) { r.bytes.Add(int64(n)) }
 // Sent returns how many bytes of the answer were written.
 func (r *Read) Sent() int64 { return r.bytes.Load() }
 
-// Truncated says whether Truncate was called.
-func (r *Read) Truncated() bool { return r.cut.Load() }
-
 // Check returns why the context has ended, or nil.
 func Check(ctx context.Context) error { return storage.ReadEnded(ctx) }
 
@@ -251,7 +251,7 @@ func (r *Read) CheckResponse(size int64) error {
 	if r == nil || r.ResponseBytes == 0 || size <= r.ResponseBytes {
 		return nil
 	}
-	stop := r.Refusal(ReasonTooLarge, "Aggregate, or select fewer series, a shorter range or a larger step",
+	stop := r.Refusal(ReasonTooLarge, cmp.Or(r.Narrower, "Aggregate, or select fewer series, a shorter range or a larger step"),
 		"has an answer of more than %d bytes, and at most --guard.response-max-bytes=%d may be sent", size-1, r.ResponseBytes)
 	r.Stop(stop)
 	return stop

@@ -30,7 +30,6 @@ type Account struct {
 	Series               int64
 	Expected, Used, Peak int64
 	Begun, Yields        int
-	Cut                  bool
 	Response             int64
 	BrokenBy             error
 	ExpectedBegun        int64 // What was expected when the first series was read.
@@ -104,9 +103,6 @@ func (a *Account) CheckResponse(bytes int64) error {
 	a.Response = bytes
 	return a.refuse(a.Limits.ResponseBytes, bytes)
 }
-
-// Truncate implements storage.ReadAccount.
-func (a *Account) Truncate() { a.Cut = true }
 
 // Break implements storage.ReadAccount.
 func (a *Account) Break(err error) {

@@ -112,7 +112,7 @@ func (s *sentSeries) add(ctx context.Context, l labels.Labels, remember bool) (i
 // errLimit is upstream's warning about limit=.
 var errLimit = errors.New("results truncated due to limit")
 
-// series encodes the series as they are selected, as many as the limits allow.
+// series encodes the series as they are selected.
 func (e *streamEncoder) series(s *seriesStream) error {
 	var selectErr error
 	err := writeArray(e, func(yield func(int, labels.Labels) bool) {
@@ -122,11 +122,8 @@ func (e *streamEncoder) series(s *seriesStream) error {
 				e.warnings = append(e.warnings, errLimit.Error())
 				return false
 			}
-			if e.full(n) || !yield(n, l) {
-				return false
-			}
 			n++
-			return true
+			return yield(n-1, l)
 		})
 		warn, _ := warnings.AsStrings("", 10, 10)
 		e.warnings = append(e.warnings, warn...)

@@ -119,13 +119,12 @@ func TestStreamedSeriesOfSeveralSelectorsFillTheirLimit(t *testing.T) {
 	require.Equal(t, []string{errLimit.Error()}, got.Warnings)
 }
 
-func TestStreamedSeriesAreTruncatedWithAWarning(t *testing.T) {
-	account, ctx := counted(t, storage.ReadBounds{MaxResults: 100}, time.Minute)
-	got := getSeries(t, ctx, seriesAPI(t, 3000), `match[]={even!=""}`)
-	require.Len(t, got.Data, 100)
-	require.Len(t, got.Warnings, 1)
-	require.Contains(t, got.Warnings[0], "--guard.metadata-max-results")
-	require.True(t, account.Cut)
+func TestStreamedSeriesAreWholeHoweverManyThereAre(t *testing.T) {
+	account, ctx := counted(t, storage.ReadBounds{ResponseBytes: 1000}, time.Minute)
+	account.MaxUsed = 1 << 20
+	got := getSeries(t, ctx, seriesAPI(t, 260_001), `match[]={even!="",__name__!~"^container_.*"}`)
+	require.Len(t, got.Data, 260_001)
+	require.Empty(t, got.Warnings)
 }
 
 // remoteQuerier answers as remote storage may: otherwise for one selector than

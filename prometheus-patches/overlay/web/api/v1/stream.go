@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 )
@@ -54,7 +54,6 @@ func (api *API) respondWithin(w http.ResponseWriter, req *http.Request, codec Co
 type streamEncoder struct {
 	ctx     context.Context
 	account storage.ReadAccount
-	bounds  storage.ReadBounds
 	w       http.ResponseWriter
 	stream  *jsoniter.Stream
 	sent    int64
@@ -64,7 +63,7 @@ type streamEncoder struct {
 
 func newStreamEncoder(ctx context.Context, account storage.ReadAccount, w http.ResponseWriter) *streamEncoder {
 	return &streamEncoder{
-		ctx: ctx, account: account, bounds: account.Bounds(), w: w,
+		ctx: ctx, account: account, w: w,
 		stream: jsoniter.NewStream(jsoniter.ConfigCompatibleWithStandardLibrary, nil, 4<<10),
 	}
 }
@@ -119,7 +118,7 @@ func (e *streamEncoder) data(data any) error {
 		return e.series(v)
 	case []string:
 		if v != nil {
-			return e.list(v)
+			return writeArray(e, slices.All(v), func(s string) { e.stream.WriteVal(s) })
 		}
 	case *QueryData, *TargetDiscovery, *RuleDiscovery:
 		if !hasOwnEncoding(reflect.TypeOf(v)) {
@@ -241,43 +240,6 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// list encodes label names or values, as many as the limits allow.
-func (e *streamEncoder) list(v []string) error {
-	// The list itself was made by the database, whatever is sent of it.
-	if err := e.account.Use(int64(len(v)) * listElementBytes); err != nil {
-		return err
-	}
-	return writeArray(e, func(yield func(int, string) bool) {
-		for i, s := range v {
-			if e.full(i) || !yield(i, s) {
-				return
-			}
-		}
-	}, func(s string) { e.stream.WriteVal(s) })
-}
-
-// listElementBytes is the size of a string header.
-const listElementBytes = 16
-
-// full says whether a list of n elements has reached a limit, and warns if so.
-func (e *streamEncoder) full(n int) bool {
-	limits := &e.bounds
-	switch {
-	case limits.MaxResults > 0 && n >= limits.MaxResults:
-		e.truncated("%d results (--guard.metadata-max-results)", limits.MaxResults)
-	case limits.MaxBytes > 0 && e.sent+int64(e.stream.Buffered()) >= limits.MaxBytes:
-		e.truncated("%d bytes (--guard.metadata-max-bytes)", limits.MaxBytes)
-	default:
-		return false
-	}
-	return true
-}
-
-func (e *streamEncoder) truncated(format string, limit any) {
-	e.account.Truncate()
-	e.warnings = append(e.warnings, fmt.Sprintf("Narrow match[] or the time range: results truncated after "+format, limit))
-}
-
 // writeArray encodes a sequence of elements as an array, with a look at the
 // context and at the buffer after each.
 func writeArray[T any](e *streamEncoder, elements func(func(int, T) bool), write func(T)) (err error) {
@@ -327,13 +289,15 @@ const (
 	histogramJSON = len(`{"count":"0","sum":"0","buckets":[]}`)
 	bucketJSON    = len(`[0,"1","2","3"],`)
 	exemplarJSON  = len(`{"labels":{},"value":"0","timestamp":1700000000.000},`)
+	nameJSON      = len(`"",`)
+	metadataJSON  = len(`{"type":"","help":"","unit":""},`)
 )
 
 // checkSize refuses an answer that is larger than it may be, before its first
 // byte. The size is reckoned from below, in a small part of the time that the
 // encoding takes.
 func (e *streamEncoder) checkSize(data any) error {
-	if e.bounds.ResponseBytes == 0 {
+	if e.account.Bounds().ResponseBytes == 0 {
 		return nil
 	}
 	size := int64(0)
@@ -346,6 +310,22 @@ func (e *streamEncoder) checkSize(data any) error {
 			for i := range r.Exemplars {
 				size += int64(exemplarJSON) + int64(r.Exemplars[i].Labels.ByteSize())
 			}
+		}
+	case []string:
+		for _, name := range v {
+			size += int64(nameJSON + len(name))
+		}
+	case map[string][]metadata.Metadata:
+		for name, list := range v {
+			size += int64(nameJSON + len(name))
+			for i := range list {
+				size += int64(metadataJSON + len(list[i].Type) + len(list[i].Help) + len(list[i].Unit))
+			}
+		}
+	case []metricMetadata:
+		for i := range v {
+			m := &v[i]
+			size += int64(metadataJSON+len(m.MetricFamily)+len(m.Type)+len(m.Help)+len(m.Unit)) + int64(m.Target.ByteSize())
 		}
 	}
 	return e.account.CheckResponse(size)

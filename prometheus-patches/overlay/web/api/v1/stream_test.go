@@ -5,13 +5,13 @@ package v1
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,6 +176,9 @@ func TestAnswerThatIsTooLargeIsRefusedBeforeItsFirstByte(t *testing.T) {
 		"histograms": &QueryData{Result: promql.Vector{{H: histogramOf()}, {H: histogramOf()}, {H: histogramOf()}}},
 		"matrix":     &QueryData{Result: promql.Matrix{{Metric: lset, Floats: make([]promql.FPoint, 20)}}},
 		"exemplars":  []exemplar.QueryResult{{SeriesLabels: lset, Exemplars: make([]exemplar.Exemplar, 5)}},
+		"names":      strings.Split(strings.Repeat("a-name ", 40), " "),
+		"metadata":   map[string][]metadata.Metadata{"m": make([]metadata.Metadata, 10), "n": make([]metadata.Metadata, 10)},
+		"targets":    []metricMetadata{{Target: lset, Help: "some help"}, {Target: lset, Help: "some help"}, {Target: lset}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := &Response{Status: statusSuccess, Data: data}
@@ -187,41 +190,6 @@ func TestAnswerThatIsTooLargeIsRefusedBeforeItsFirstByte(t *testing.T) {
 			body, err := stream(ctx, resp)
 			require.ErrorIs(t, err, accounttest.ErrRefused)
 			require.Empty(t, body)
-		})
-	}
-}
-
-func TestListsAreTruncatedAtTheirLimitsWithAWarning(t *testing.T) {
-	list := make([]string, 5000)
-	for i := range list {
-		list[i] = fmt.Sprintf("value-%06d", i)
-	}
-	for _, tc := range []struct {
-		name    string
-		limits  storage.ReadBounds
-		want    int
-		warning string
-	}{
-		{name: "no limit", want: len(list)},
-		{name: "as many as there are", limits: storage.ReadBounds{MaxResults: len(list)}, want: len(list)},
-		{name: "results", limits: storage.ReadBounds{MaxResults: 7}, want: 7, warning: "7 results (--guard.metadata-max-results)"},
-		{name: "bytes", limits: storage.ReadBounds{MaxBytes: 1000}, want: 65, warning: "1000 bytes (--guard.metadata-max-bytes)"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			account, ctx := counted(t, tc.limits, time.Minute)
-			body, err := stream(ctx, &Response{Status: statusSuccess, Data: list, Warnings: []string{"earlier"}})
-			require.NoError(t, err)
-			var got struct{ Data, Warnings []string }
-			require.NoError(t, json.Unmarshal([]byte(body), &got))
-			require.Equal(t, list[:tc.want], got.Data)
-			if tc.warning == "" {
-				require.Equal(t, []string{"earlier"}, got.Warnings)
-				require.False(t, account.Cut)
-				return
-			}
-			require.Len(t, got.Warnings, 2)
-			require.Contains(t, got.Warnings[1], tc.warning)
-			require.True(t, account.Cut)
 		})
 	}
 }
