@@ -94,6 +94,7 @@ func TestAnAgentDropsAndRefusesTheFlagsOfServers(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(emptyConfig), 0o644))
 	for name := range guardOff {
 		if name == "guard.drop-rules" {
+			require.Contains(t, section(t, "memory.md", "Agents"), "`--"+name+"`")
 			continue
 		}
 		refused := command(t, "prometheus", dir, "", "--agent", "--config.file=prometheus.yml", "--"+name+"=off")

@@ -231,6 +231,16 @@ func TestALimitOfSeriesIsReadAgainWithTheConfiguration(t *testing.T) {
 	require.Equal(t, http.StatusOK, reload().code)
 	eventually(t, "all are let in", func() bool { return scalarOf(t, s, `count(a)`) == 10 && scalarOf(t, s, `scrape_series_refused`) == 0 })
 	require.Contains(t, get(t, s.url+"/metrics").body, `prometheus_guard_series_over_limit_total{limit="a-s",mode="observe"}`)
+	require.NoError(t, os.WriteFile(limits, nil, 0o644))
+	require.Equal(t, http.StatusOK, reload().code)
+}
+
+func TestEmptyFilesStartAServer(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "empty.yml")
+	require.NoError(t, os.WriteFile(empty, []byte("# nothing yet\n"), 0o644))
+	s := prometheus(t, t.TempDir(), emptyConfig, "--guard.series-limits="+empty, "--guard.drop-rules="+empty, "--web.enable-lifecycle")
+	require.Equal(t, http.StatusOK, post(t, s.url+"/-/reload", "").code)
 }
 
 // TestSendersAreToldOfRefusedSeriesByTheirProtocol has a head that is full after the

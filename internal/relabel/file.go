@@ -66,7 +66,10 @@ func LoadProfile(path string) (Profile, error) {
 // ParseProfile reads a profile from the text of a file; path is for the errors.
 func ParseProfile(path string, text []byte) (Profile, error) {
 	var file profileFile
-	if err := decodeStrict(text, &file); err != nil {
+	switch err := decodeStrict(text, &file); {
+	case errors.Is(err, io.EOF):
+		return Profile{Name: "empty", Summary: "Drops nothing."}, nil
+	case err != nil:
 		return Profile{}, fmt.Errorf("%s: %w", path, err)
 	}
 	p := Profile{Name: file.Name, Summary: file.Summary}
@@ -191,9 +194,6 @@ func decodeStrict(text []byte, into any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("the file is empty")
-		}
 		return err
 	}
 	var more yaml.Node

@@ -71,11 +71,19 @@ func TestThinningDropsABoundInBothSpellings(t *testing.T) {
 	require.False(t, drop)
 }
 
+func TestAnEmptyFileDropsNothing(t *testing.T) {
+	for _, text := range []string{"", "# later\n", "name: none\n", "name: none\nrules:\n", "name: none\nrules: []\nwithout: []\n"} {
+		p, err := ParseProfile("f.yaml", []byte(text))
+		require.NoError(t, err, text)
+		require.NoError(t, p.Validate())
+		require.Empty(t, p.Rules)
+	}
+}
+
 func TestBadProfileFileIsToldByLineAndAllAtOnce(t *testing.T) {
 	head := "name: x\nsummary: y\nrules:\n"
 	rule := func(text string) string { return head + "  - {id: a, reason: r, " + text + "}\n" }
 	for name, tc := range map[string]struct{ text, want string }{
-		"empty":              {"", "f.yaml: the file is empty"},
 		"not YAML":           {"a: [", "f.yaml: yaml: line 1"},
 		"two documents":      {head + "---\na: b\n", "more than one YAML document"},
 		"unknown key":        {head + "rule: []\n", "field rule not found"},

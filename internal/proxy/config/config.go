@@ -189,6 +189,9 @@ func (f *file) decode(d *decoder, root *yaml.Node) {
 				if key.Value == "" {
 					d.errorf(key, "a tenant needs a name")
 				}
+				if value.ShortTag() == "!!null" {
+					return
+				}
 				d.keys(value, keys{
 					"limits": func(n *yaml.Node) { f.tenants[key.Value] = decodeLimits(d, n, levelTenant) },
 					"permits": func(n *yaml.Node) {

@@ -92,6 +92,16 @@ func TestFileOverridesOnlyWhatItNames(t *testing.T) {
 	require.Len(t, rs.Warnings(), 1)
 }
 
+func TestEmptySectionsAndListsSayNothing(t *testing.T) {
+	for _, text := range []string{
+		"# nothing\n", "limits:\n", "rules: []\n", "rules:\n", "tenants:\n", "tenants: {a: }\n", "tenants: {a: {limits: }}\n", "admission:\n",
+		"identity: {pass_headers: []}\n", "page: {users: []}\n", "open: []\n", "query_log:\n", "tracing:\n",
+	} {
+		_, err := Parse([]byte(text))
+		require.NoError(t, err, text)
+	}
+}
+
 func TestMissingFileIsNamed(t *testing.T) {
 	_, err := Load("testdata/absent.yml")
 	require.ErrorContains(t, err, "testdata/absent.yml")

@@ -66,7 +66,8 @@ func appendOnce(r *refusing, body, contentType string) (total, added, seriesAdde
 	defer func() { require.NoError(r.t, app.(storage.AppenderTransaction).Rollback()) }()
 	known := r.sl.cache.lines.kept.n
 	total, added, seriesAdded, err = app.append([]byte(body), contentType, r.at)
-	r.sl.cache.lines.forgetAdded(known)
+	r.sl.cache.appendFailed(known)
+	r.sl.cache.iterDone(false)
 	return total, added, seriesAdded, err
 }
 

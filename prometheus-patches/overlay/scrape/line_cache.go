@@ -23,7 +23,7 @@ func (c *scrapeCache) get(met []byte) (*cacheEntry, bool, bool) {
 		return nil, false, false
 	}
 	e := c.lines.kept.at(s.n())
-	alreadyScraped := e.lastIter == c.iteration()
+	alreadyScraped := e.lastIter == c.iteration() && !c.held.appending
 	e.lastIter = c.iteration()
 	return e, true, alreadyScraped
 }
@@ -56,8 +56,11 @@ func (c *scrapeCache) getDropped(met []byte) bool {
 
 // updateRef points the entry at a new storage reference, e.g. because the storage
 // garbage collected the series and had to recreate it.
-func (*scrapeCache) updateRef(ce *cacheEntry, ref storage.SeriesRef) {
-	ce.ref = ref
+func (c *scrapeCache) updateRef(ce *cacheEntry, ref storage.SeriesRef) {
+	if ce.ref != ref {
+		ce.ref = ref
+		c.lines.recreated = append(c.lines.recreated, c.lines.at.n())
+	}
 }
 
 func (c *scrapeCache) trackStaleness(_ storage.SeriesRef, ce *cacheEntry) {

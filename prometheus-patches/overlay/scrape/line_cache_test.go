@@ -450,16 +450,3 @@ func BenchmarkLineCache(b *testing.B) {
 		}
 	}
 }
-
-// A scrape whose stale markers are refused may have flushed the cache before it fails.
-func TestOfAScrapeThatFailsNothingIsForgottenThatAFlushHasRemoved(t *testing.T) {
-	var lines lineTable
-	for i := range 200 {
-		lines.addKept([]byte(strconv.Itoa(i)), cacheEntry{lastIter: uint32(i / 100)})
-	}
-	known := lines.kept.n
-	lines.removeUnseen(1)
-	lines.forgetAdded(known)
-	require.Equal(t, 100, lines.len())
-	require.NotEqual(t, nowhere, lines.find([]byte("150")))
-}

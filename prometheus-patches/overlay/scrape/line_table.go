@@ -66,6 +66,10 @@ type lineTable struct {
 	// next is where the next line is looked for first, as a series and as a dropped
 	// one: memory is then read in order, and the index not at all.
 	next [2]slot
+
+	// recreated are the series that the storage created in this iteration although they
+	// were known.
+	recreated []int
 }
 
 // slot says where an entry is: 2n+2 is the n-th series, 2n+3 the n-th dropped one.
@@ -208,17 +212,6 @@ func (t *lineTable) removeUnseen(iter uint64) {
 	}
 }
 
-// forgetAdded removes all series but the first n. The others were added by a scrape that
-// was rolled back: they are in no storage, and must not be marked as stale there.
-func (t *lineTable) forgetAdded(n int) {
-	if n >= t.kept.n { // A flush may have removed some.
-		return
-	}
-	t.kept.truncate(n)
-	t.reindex()
-	t.line = nil
-}
-
 // forgetRefused removes the lines whose series were refused. It is called between two
 // expositions.
 func (t *lineTable) forgetRefused() {
@@ -231,7 +224,7 @@ func (t *lineTable) forgetRefused() {
 
 // rewind is called between two expositions. It lets go of the one before.
 func (t *lineTable) rewind() {
-	t.line, t.at = nil, nowhere
+	t.line, t.at, t.recreated = nil, nowhere, nil
 	t.next = [2]slot{2, 3}
 }
 

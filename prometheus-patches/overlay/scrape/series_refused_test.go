@@ -213,6 +213,23 @@ func TestRefusedSeriesCountInNoSampleLimit(t *testing.T) {
 	require.EqualValues(t, 1, samples[`{__name__="up"}`])
 }
 
+func TestRefusedSeriesOfATargetThatHasFailedAreCountedOnce(t *testing.T) {
+	r := newRefusing(t, ingest.Options{}, func(sl *scrapeLoop) { sl.sampleLimit = 3 })
+	r.scrape(textOf("a", "b"))
+	r.scrape(textOf("a", "b", "c", "d"))
+	r.memory.set(memory.Critical)
+	for range 3 {
+		samples := r.scrape(textOf("a", "b", "c", "new"))
+		require.EqualValues(t, 1, samples[`{__name__="up"}`])
+		require.EqualValues(t, 4, samples[`{__name__="scrape_samples_post_metric_relabeling"}`])
+		require.EqualValues(t, 2, samples[`{__name__="scrape_series_refused"}`])
+	}
+	r.memory.set(memory.OK)
+	samples := r.scrape(textOf("a", "b", "c"))
+	require.True(t, has(samples, `{__name__="c"}`))
+	require.EqualValues(t, 0, samples[`{__name__="scrape_series_refused"}`])
+}
+
 func TestAScrapeThatFailsLeavesNoSeriesInTheHead(t *testing.T) {
 	for name, change := range map[string]func(*scrapeLoop){
 		"over its sample_limit": func(sl *scrapeLoop) { sl.sampleLimit = 2 },

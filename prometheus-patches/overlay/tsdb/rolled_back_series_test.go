@@ -36,11 +36,11 @@ func postingsOf(t testing.TB, h *Head, name, value string) int {
 func TestASeriesThatIsRolledBackIsNoLongerInTheHeadNorInTheLog(t *testing.T) {
 	h, w := newTestHead(t, 1000, compression.None, false)
 	require.NoError(t, h.Init(0))
-	app := h.AppenderV2(t.Context())
+	app := h.AppenderV2(storage.RemoveCreated(t.Context()))
 	appendOne(t, app, "kept", 100)
 	require.NoError(t, app.Commit())
 
-	app = h.AppenderV2(t.Context())
+	app = h.AppenderV2(storage.RemoveCreated(t.Context()))
 	appendOne(t, app, "kept", 200)
 	for i := range 100 {
 		appendOne(t, app, "new"+strconv.Itoa(i), 200)
@@ -54,7 +54,7 @@ func TestASeriesThatIsRolledBackIsNoLongerInTheHeadNorInTheLog(t *testing.T) {
 	require.Len(t, readTestWAL(t, w.Dir()), 2, "the series that was committed, and its sample")
 
 	// It can be created again.
-	app = h.AppenderV2(t.Context())
+	app = h.AppenderV2(storage.RemoveCreated(t.Context()))
 	ref := appendOne(t, app, "new1", 200)
 	require.NoError(t, app.Commit())
 	require.NotNil(t, h.series.getByID(chunks.HeadSeriesRef(ref)))
@@ -67,14 +67,14 @@ func TestFewSeriesThatAreRolledBackLeaveThePostingsTogether(t *testing.T) {
 	h, _ := newTestHead(t, 1000, compression.None, false)
 	require.NoError(t, h.Init(0))
 	const kept = 4 * rolledBackShare
-	app := h.AppenderV2(t.Context())
+	app := h.AppenderV2(storage.RemoveCreated(t.Context()))
 	for i := range kept {
 		appendOne(t, app, "kept"+strconv.Itoa(i), 100)
 	}
 	require.NoError(t, app.Commit())
 
 	rollBack := func() {
-		app := h.AppenderV2(t.Context())
+		app := h.AppenderV2(storage.RemoveCreated(t.Context()))
 		appendOne(t, app, "new", 200)
 		require.NoError(t, app.Rollback())
 		require.EqualValues(t, kept, h.NumSeries())
@@ -103,7 +103,7 @@ func TestASeriesThatAnotherAppenderHasFoundSurvivesTheRollback(t *testing.T) {
 		t.Run(fmt.Sprintf("committed=%v", committed), func(t *testing.T) {
 			h, w := newTestHead(t, 1000, compression.None, false)
 			require.NoError(t, h.Init(0))
-			creator, other := h.AppenderV2(t.Context()), h.AppenderV2(t.Context())
+			creator, other := h.AppenderV2(storage.RemoveCreated(t.Context())), h.AppenderV2(storage.RemoveCreated(t.Context()))
 			appendOne(t, creator, "shared", 100)
 			ref := appendOne(t, other, "shared", 100)
 			if committed {
@@ -145,7 +145,7 @@ func TestNoSampleIsLostToTheRollbackOfAnother(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(n), 1))
 			for round := range rounds {
-				app := h.AppenderV2(t.Context())
+				app := h.AppenderV2(storage.RemoveCreated(t.Context()))
 				type put struct {
 					name string
 					t    int64
@@ -199,10 +199,32 @@ func TestNoSampleIsLostToTheRollbackOfAnother(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(h.metrics.pendingCommitUnderflow))
 }
 
+func TestTheFirstAppenderOfAHeadRemovesItsSeries(t *testing.T) {
+	h, w := newTestHead(t, 1000, compression.None, false)
+	app := h.AppenderV2(storage.RemoveCreated(t.Context()))
+	appendOne(t, app, "new", 100)
+	require.EqualValues(t, 1, h.NumSeries())
+	require.NoError(t, app.Rollback())
+	require.Zero(t, h.NumSeries())
+	require.Empty(t, readTestWAL(t, w.Dir()))
+}
+
+func TestOtherAppendersLeaveTheirSeriesToTheNextOnes(t *testing.T) {
+	h, _ := newTestHead(t, 1000, compression.None, false)
+	require.NoError(t, h.Init(0))
+	for range 2 {
+		app := h.AppenderV2(t.Context())
+		appendOne(t, app, "new", 100)
+		require.NoError(t, app.Rollback())
+		require.EqualValues(t, 1, h.NumSeries())
+		require.EqualValues(t, 1, testutil.ToFloat64(h.metrics.seriesCreated))
+	}
+}
+
 func TestASeriesWithAnExemplarOnlyIsNotRemoved(t *testing.T) {
 	h, _ := newTestHead(t, 1000, compression.None, false)
 	require.NoError(t, h.Init(0))
-	app := h.AppenderV2(t.Context())
+	app := h.AppenderV2(storage.RemoveCreated(t.Context()))
 	ref := appendOne(t, app, "shared", 100)
 	s := h.series.getByID(chunks.HeadSeriesRef(ref))
 	s.Lock()

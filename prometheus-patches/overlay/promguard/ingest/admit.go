@@ -54,7 +54,7 @@ func (g *Gate) admit(source Source, h http.Handler) http.Handler {
 		case errors.Is(err, errNoRoom):
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		case errors.Is(err, errTooLarge):
+		case errors.Is(err, errTooLarge), errors.Is(err, errTooLong):
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -64,7 +64,10 @@ func (g *Gate) admit(source Source, h http.Handler) http.Handler {
 	})
 }
 
-var errTooLarge = errors.New("too large for the memory limit (--guard.memory-limit)")
+var (
+	errTooLarge = errors.New("too large for the memory limit (--guard.memory-limit)")
+	errTooLong  = fmt.Errorf("request body exceeds the %d bytes limit", maxReceived) // As upstream says it.
+)
 
 // request is one that is read before it is decoded.
 type request struct {
@@ -105,6 +108,11 @@ func (q *request) give(bytes int64) {
 // body reads the body and leaves it for the handler, decompressed if it is of gzip, as that
 // does not say how much it is going to be.
 func (q *request) body(r *http.Request) (err error) {
+	if q.source == RemoteWrite && r.ContentLength > maxReceived {
+		// A client that is still sending would see a reset connection, and send it again.
+		_, _ = io.CopyN(io.Discard, r.Body, maxReceived+1)
+		return errTooLong
+	}
 	if q.sent, err = q.readAll(r.Body, r.ContentLength); err != nil {
 		return err
 	}

@@ -339,19 +339,22 @@ func TestALimitCountsTheSeriesOfALabelAndDoesWhatItsModeSays(t *testing.T) {
 
 func TestMistakesInTheLimitsAreTold(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                       "EOF",
-		"limits: []":             "limits: there are 0, give 1 to 100",
-		"limits: [{lable: job}]": "field lable not found",
+		"limits: [{lable: job}]":                                                                     "field lable not found",
 		"limits: [{max_series: 1, mode: enforce}]":                                                   `limits[0] "": label: "" is no name of a label`,
 		"limits: [{label: job, mode: enforce}]":                                                      `limits[0] "job": max_series: 0 is not at least 1`,
 		"limits: [{label: job, max_series: 5}]":                                                      `limits[0] "job": mode: "" is not one of off, observe, warn, enforce`,
 		"limits: [{label: job, max_series: 5, mode: block}]":                                         `limits[0] "job": mode: "block" is not one of off, observe, warn, enforce`,
 		"limits: [{label: job, max_series: 5, mode: warn}, {label: job, max_series: 6, mode: warn}]": `limits[1] "job": name: another limit has it`,
 		"limits: [{name: memory, label: job, max_series: 5, mode: warn}]":                            `limits[0] "memory": name: another limit has it`,
-		"limits: [" + strings.Repeat("{label: a, max_series: 1, mode: off},", maxLimits+1) + "]":     "limits: there are 101, give 1 to 100",
+		"limits: [" + strings.Repeat("{label: a, max_series: 1, mode: off},", maxLimits+1) + "]":     "limits: there are 101, give at most 100",
 	} {
 		_, err := ParseLimits([]byte(text))
 		require.ErrorContains(t, err, want, text)
+	}
+	for _, text := range []string{"", "# nothing\n", "---\n", "limits:", "limits: []", "limits: null"} {
+		limits, err := ParseLimits([]byte(text))
+		require.NoError(t, err, text)
+		require.Empty(t, limits, text)
 	}
 	limits, err := ParseLimits([]byte("limits: [{label: job, value: x, max_series: 5, mode: warn}]"))
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -109,11 +110,11 @@ func ParseLimits(text []byte) ([]Limit, error) {
 	var f limitsFile
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
+	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) { // An empty file has no limits.
 		return nil, err
 	}
-	if len(f.Limits) == 0 || len(f.Limits) > maxLimits {
-		return nil, fmt.Errorf("limits: there are %d, give 1 to %d", len(f.Limits), maxLimits)
+	if len(f.Limits) > maxLimits {
+		return nil, fmt.Errorf("limits: there are %d, give at most %d", len(f.Limits), maxLimits)
 	}
 	names := map[string]bool{"head": true, "memory": true}
 	var limits []Limit

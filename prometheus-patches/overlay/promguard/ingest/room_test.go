@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,22 @@ func manySeries() []byte {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestABodyThatIsSaidToBeTooLongIsReadAndNotKept(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.memory.usage = memory.Usage{Limit: 1000 * mib}
+	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, maxReceived+1)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	a := httptest.NewRecorder()
+	w.gate.Answer(RemoteWrite, http.NotFoundHandler()).ServeHTTP(a, r)
+	require.Equal(t, http.StatusRequestEntityTooLarge, a.Code)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(mib))
+	n, _ := r.Body.Read(make([]byte, 1))
+	require.Zero(t, n)
+	require.Equal(t, "request body exceeds the 33554432 bytes limit\n", a.Body.String())
+}
 
 func TestABodyThatEndsEarlyIsABadRequest(t *testing.T) {
 	w := newWorld(t, Options{})
