@@ -246,7 +246,7 @@ func (c *cluster) addControlPlane() {
 }
 
 func engine() *promql.Engine {
-	return promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples / share, Timeout: 2 * time.Minute})
+	return promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples / share, Timeout: time.Hour})
 }
 
 // record adds the series that the recording rules give, in their order.

@@ -79,7 +79,7 @@ func TestWhatDashboardsReadOfTheBinariesIsExported(t *testing.T) {
 
 	require.Equal(t, http.StatusOK, get(t, g.url+"/api/v1/query?query=up").code)
 	none := listed["prometheus"]
-	for deadline := time.Now().Add(2 * time.Minute); len(none) > 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(none) > 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		none = missing(exported(t, p.url), none)
 	}
 	require.Empty(t, none)

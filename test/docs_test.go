@@ -29,7 +29,7 @@ func TestTheTableOfMetricsNamesAllThatPromguardExportsAndNoOthers(t *testing.T) 
 	require.NotEqual(t, p.url, same)
 	g := promguardBefore(t, "", "--upstream.url="+p.url, "--upstream.url="+same)
 	var exported []string
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline) && !slices.Equal(documented, exported); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && !slices.Equal(documented, exported); time.Sleep(50 * time.Millisecond) {
 		exported = metricNames(exportedMetric, get(t, g.telemetry+"/metrics").body)
 	}
 	require.Equal(t, documented, exported)

@@ -99,7 +99,7 @@ func TestEveryPanelAboutTheBinariesShowsThem(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(t, p.url+"/-/reload", "").code)
 
 	waiting := panelsOfTheBinaries(t)
-	for deadline := time.Now().Add(3 * time.Minute); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(patience); len(waiting) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 		sendWrite(t, p.url, "kubernetes_feature_enabled")
 		get(t, g.url+`/api/v1/series?match[]={le!=""}`)  // Refused.
 		get(t, g.url+`/api/v1/query?query=rate(up[2h])`) // Beyond a limit that is observed.

@@ -257,7 +257,7 @@ func (s *parityServer) settled(t *testing.T) {
 			last = get(t, s.url+"/api/v1/"+path).body
 			return regexp.MustCompile(pattern).MatchString(last)
 		}
-		for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
 			require.True(t, time.Now().Before(deadline), "%s: %s says %s", s.build.name, path, last)
 		}
 	}

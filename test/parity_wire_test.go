@@ -82,7 +82,7 @@ type reply struct {
 }
 
 const (
-	replyTimeout   = 2 * time.Minute
+	replyTimeout   = patience
 	endlessTimeout = 300 * time.Millisecond
 )
 

@@ -191,7 +191,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndSmallOnesPass(t *testing.T) {
 func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 	t.Parallel()
 	s := clusterServer(t, "--web.enable-lifecycle", "--guard.min-client-rate=off", "--guard.api-timeout=10m",
-		"--guard.metadata-concurrency=1", "--guard.queue-timeout=200ms", "--guard.read-memory-budget=1GB")
+		"--guard.metadata-concurrency=1", "--guard.queue-timeout=1m", "--guard.read-memory-budget=1GB")
 
 	t.Run("they are listed, and nobody waits for them", func(t *testing.T) {
 		conn, read := neverReads(t, s, "/api/v1/series?"+everything)
@@ -242,7 +242,7 @@ func TestClientsThatDoNotReadStopNothingElse(t *testing.T) {
 // end of an answer in chunks.
 func requireBroken(t *testing.T, conn net.Conn) {
 	t.Helper()
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()

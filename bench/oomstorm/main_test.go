@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,6 +20,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == clients.Word { // The clients' process of a test.
 		main()
 	}
+	path, err := filepath.Abs("testdata/path")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("PATH", path+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	testscript.Main(m, map[string]func(){"oomstorm": main})
 }
 

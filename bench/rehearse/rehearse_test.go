@@ -75,11 +75,10 @@ func TestAnswersDifferByWhatAReaderSees(t *testing.T) {
 	require.Contains(t, difference(decoded(vector(a)), &answer{err: http.ErrServerClosed}), "patched gave no answer")
 }
 
-// serving answers every query, after a time that the query names.
-func serving(t *testing.T, took time.Duration, result string) string {
+// serving answers every query.
+func serving(t *testing.T, result string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(took)
 		if r.FormValue("query") == "bad" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			fmt.Fprint(w, `{"status": "error", "error": "no"}`)
@@ -98,7 +97,7 @@ const oneRow = `{"metric": {}, "value": [1, "1"]}`
 
 func TestServerThatAnswersFewerInTheTimeOfStockIsTold(t *testing.T) {
 	found := &Answers{}
-	c := &comparing{Answers: found, stock: serving(t, 0, oneRow), patched: serving(t, 0, oneRow)}
+	c := &comparing{Answers: found, stock: serving(t, oneRow), patched: serving(t, oneRow)}
 	for i := range 4 {
 		c.compare(t.Context(), i, &Question{Endpoint: "query", Query: "up"})
 	}
@@ -125,7 +124,7 @@ func TestServerThatAnswersFewerInTheTimeOfStockIsTold(t *testing.T) {
 
 func TestHeaviestQuestionsAreThoseOfPeopleThatTookMost(t *testing.T) {
 	found := &Answers{}
-	server := serving(t, 0, oneRow)
+	server := serving(t, oneRow)
 	c := &comparing{Answers: found, stock: server, patched: server}
 	questions := []Question{{Query: "up"}, {Query: "rate(up[5m])"}, {Query: "a rule's, which is the longest", Rule: true}, {Query: "bad"}}
 	for i := range questions {

@@ -8,12 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -50,12 +52,21 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// port is the last that freePort gave. It lies below those that the kernel gives to
+// clients, so that none of them takes it before a process does.
+var port atomic.Uint32
+
 func freePort(ts *testscript.TestScript, _ bool, vars []string) {
-	for _, v := range vars {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	port.CompareAndSwap(0, 10_000+rand.Uint32N(10_000)) // Another one than a run beside this one.
+	for len(vars) > 0 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port.Add(1)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		ts.Check(err)
-		defer l.Close() // Only then, so that no two are the same.
-		ts.Setenv(v, l.Addr().String())
+		ts.Check(l.Close())
+		ts.Setenv(vars[0], l.Addr().String())
+		vars = vars[1:]
 	}
 }
 
@@ -66,12 +77,16 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // startUpstream serves what stands for a Prometheus: build information, and for
-// every other path an answer that repeats path and parameters. The query "slow"
-// takes a second.
+// every other path an answer that repeats path and parameters. The query "held" is
+// answered when the query "go" has been asked.
 func startUpstream(ts *testscript.TestScript, _ bool, args []string) {
+	release := make(chan struct{})
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("query") == "slow" {
-			time.Sleep(time.Second)
+		switch r.FormValue("query") {
+		case "held":
+			<-release
+		case "go":
+			close(release)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"status":"success","data":["%s?%s"]}`, r.URL.Path, r.Form.Encode())
@@ -89,7 +104,7 @@ func startUpstream(ts *testscript.TestScript, _ bool, args []string) {
 
 // httpget prints status code and body of an answer, once the address accepts
 // connections. With -match it asks again until the answer matches. It exits 1
-// if that takes more than 10s.
+// if that takes two minutes.
 func httpget() {
 	method := flag.String("X", http.MethodGet, "method")
 	form := flag.String("d", "", "form of a POST")
@@ -97,7 +112,7 @@ func httpget() {
 	match := flag.String("match", "", "regular expression")
 	flag.Parse()
 	want := regexp.MustCompile(*match)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		text, err := request(*method, flag.Arg(0), *form, *user)
 		if err == nil && want.MatchString(text) {
 			fmt.Print(text)

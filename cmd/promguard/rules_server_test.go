@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -23,7 +24,7 @@ import (
 //	half       an answer that breaks off
 //	endless    one that is longer than can be read
 //	partial    two metric names, and a warning that there may be more
-//	slow       no answer, until the client leaves
+//	slow       no answer, until the client leaves; /asked counts those that wait
 func startStrange(ts *testscript.TestScript, _ bool, _ []string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<!doctype html>\n<title>Grafana</title>") })
@@ -49,7 +50,10 @@ func startStrange(ts *testscript.TestScript, _ bool, _ []string) {
 		}
 		fmt.Fprintf(w, `{"status":"success","warnings":["store a is down"],"data":%s}`, data)
 	})
+	var asked atomic.Int64
+	mux.HandleFunc("/asked", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "asked %d", asked.Load()) })
 	mux.HandleFunc("/slow/", func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
 		_, _ = io.Copy(io.Discard, r.Body) // Only then the server sees the client leave.
 		<-r.Context().Done()
 	})

@@ -72,7 +72,7 @@ func store(t *testing.T, s *teststorage.TestStorage, h *histogram, goes func(lab
 // ask returns the quantile of each row.
 func ask(t *testing.T, s *teststorage.TestStorage, h *histogram, q float64) map[int]float64 {
 	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Hour})
 	query, err := engine.NewInstantQuery(t.Context(), s, nil, fmt.Sprintf("histogram_quantile(%g, %s_bucket)", q, h.rule.Thinning.Histograms[0]), time.Unix(0, 0))
 	require.NoError(t, err)
 	defer query.Close()

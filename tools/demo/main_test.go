@@ -127,7 +127,7 @@ func (d *demo) waitFor(text string) {
 // eventually waits for what takes the demo a moment, however busy the machine.
 func (d *demo) eventually(what string, holds func() bool) {
 	d.t.Helper()
-	require.Eventually(d.t, holds, 2*time.Minute, 50*time.Millisecond, what)
+	require.Eventually(d.t, holds, 10*time.Minute, 50*time.Millisecond, what)
 }
 
 // waitEnd waits for the demo to end and returns its exit status.
@@ -135,7 +135,7 @@ func (d *demo) waitEnd() int {
 	d.t.Helper()
 	select {
 	case <-d.done:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		require.FailNow(d.t, "the demo did not end", d.output())
 	}
 	return d.cmd.ProcessState.ExitCode()

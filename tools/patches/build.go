@@ -23,9 +23,9 @@ func (s *set) test(ctx context.Context, t tree, race bool) error {
 	if err := t.checkMade(); err != nil {
 		return err
 	}
-	var env []string
+	env := []string{goFlags + " -timeout=60m"} // A busy machine may take longer than go test's 10 minutes.
 	if race {
-		env = []string{"CGO_ENABLED=1", goFlags + " -race"}
+		env = []string{"CGO_ENABLED=1", env[0] + " -race"}
 	}
 	ran := map[string]bool{}
 	for _, p := range s.patches {

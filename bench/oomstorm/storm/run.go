@@ -400,7 +400,9 @@ func (p *phase) addClients(r clients.Result) {
 		for n := range maps.Values(d.Outcomes) {
 			asked += n
 		}
-		p.set("dashboards-refused-share", float64(asked-d.Outcomes["200"])/float64(max(1, asked)))
+		if asked > 0 {
+			p.set("dashboards-refused-share", float64(asked-d.Outcomes["200"])/float64(asked))
+		}
 		p.set("dashboards-unfriendly", float64(d.Unfriendly))
 		p.set("dashboards-p99-sec", probe.Quantile(slices.Sorted(slices.Values(d.Took)), 0.99).Seconds())
 		if d.Through > 0 {

@@ -60,7 +60,7 @@ func New(t testing.TB, interval time.Duration, series ...labels.Labels) *Server 
 		require.NoError(t, app.Commit())
 	}
 	s := &Server{head: head, Config: "global: {scrape_interval: " + interval.String() + "}\nscrape_configs: [{job_name: x}]\n"}
-	s.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+	s.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Hour, Parser: parser.NewParser(parser.Options{})})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/query", s.query)
 	mux.HandleFunc("GET /api/v1/label/{name}/values", s.values)

@@ -592,7 +592,7 @@ func TestNoExpressionChangesInAWayThatTheCheckRulesOut(t *testing.T) {
 		require.NoError(t, err)
 	}
 	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 2 * algebraStep,
+		MaxSamples: 1_000_000, Timeout: time.Hour, LookbackDelta: 2 * algebraStep,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return algebraStep.Milliseconds() },
 		Parser:                   parser.NewParser(parser.Options{EnableExperimentalFunctions: true, EnableBinopFillModifiers: true}),
 	})

@@ -105,7 +105,7 @@ func guarded(t *testing.T, upstream string) string {
 	return srv.URL
 }
 
-var ample = promapi.Budget{Requests: 100, Total: time.Minute, Timeout: 10 * time.Second, Series: 100_000, Bytes: 10 << 20}
+var ample = promapi.Budget{Requests: 100, Total: time.Hour, Timeout: time.Minute, Series: 100_000, Bytes: 10 << 20}
 
 func server(t testing.TB, url string) *promapi.Client { return within(t, url, ample) }
 

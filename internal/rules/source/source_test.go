@@ -352,7 +352,7 @@ func TestForeignTextOfAnyShapeIsReadInTime(t *testing.T) {
 		start := time.Now()
 		_, err := parseTemplate(text, nil)
 		require.Error(t, err, name)
-		require.Less(t, time.Since(start), 30*time.Second, name)
+		require.Less(t, time.Since(start), time.Minute, name)
 	}
 	var many strings.Builder
 	for i := range 9_000 {

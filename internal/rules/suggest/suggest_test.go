@@ -285,7 +285,7 @@ func promServer(t *testing.T, lsets ...labels.Labels) *promapi.Client {
 
 func within(t *testing.T, prom *promtest.Server, requests, series int) *promapi.Client {
 	t.Helper()
-	b := promapi.Budget{Requests: requests, Series: series, Total: time.Minute, Timeout: 10 * time.Second, Bytes: 10 << 20}
+	b := promapi.Budget{Requests: requests, Series: series, Total: time.Hour, Timeout: time.Minute, Bytes: 10 << 20}
 	c, err := promapi.New(prom.URL, &http.Transport{}, b)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

@@ -42,7 +42,7 @@ func meterStorage(t testing.TB) *teststorage.TestStorage {
 }
 
 func meterQuery(ctx context.Context, t testing.TB, s storage.Queryable, maxSamples int, expr string, step time.Duration) *promql.Result {
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, EnableAtModifier: true})
 	q, err := engine.NewRangeQuery(ctx, s, nil, expr, time.Unix(0, 0), time.Unix(600, 0), step)
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
@@ -217,7 +217,7 @@ func manyMeterStorage(t testing.TB) *teststorage.TestStorage {
 
 func instantMeterQuery(ctx context.Context, t testing.TB, s storage.Queryable, expr string) *promql.Result {
 	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{EnableExperimentalFunctions: true}),
+		MaxSamples: 50_000_000, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{EnableExperimentalFunctions: true}),
 	})
 	q, err := engine.NewInstantQuery(ctx, s, nil, expr, time.Unix(0, 0))
 	require.NoError(t, err, expr)
@@ -248,7 +248,7 @@ func TestMeterKeepsTheOrderOfWhatIsSorted(t *testing.T) {
 func TestMeterLooksAtTheContextInEachStepOfTimestamp(t *testing.T) {
 	s := manyMeterStorage(t)
 	yields := func(end int64) int {
-		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Hour, LookbackDelta: 5 * time.Minute})
 		account, ctx := accounttest.New(t.Context(), storage.ReadBounds{SeriesBytes: 1})
 		q, err := engine.NewRangeQuery(ctx, s, nil, `timestamp({__name__=~"m|target_info"})`, time.Unix(0, 0), time.Unix(end, 0), time.Second)
 		require.NoError(t, err)

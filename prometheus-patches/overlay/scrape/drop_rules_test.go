@@ -93,7 +93,7 @@ scrape_configs:
 	}}}
 	go func() { _ = manager.Run(groups) }()
 
-	require.Eventually(t, func() bool { return scrapes.Load() >= 6 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return scrapes.Load() >= 6 }, time.Minute, 10*time.Millisecond)
 	require.EqualValues(t, 1, seen.Load(), "a dropped series is remembered, not judged again")
 	require.Zero(t, sawOwnDrop.Load(), "what the pool itself drops never gets here")
 
@@ -121,11 +121,11 @@ scrape_configs:
 
 	apply(pool)
 	scraped := scrapes.Load()
-	require.Eventually(t, func() bool { return scrapes.Load() >= scraped+4 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return scrapes.Load() >= scraped+4 }, time.Minute, 10*time.Millisecond)
 	require.EqualValues(t, 1, seen.Load(), "a reload that changes nothing judges nothing again")
 	rules.generation.Add(1)
 	apply(pool)
-	require.Eventually(t, func() bool { return seen.Load() == 2 }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return seen.Load() == 2 }, time.Minute, 10*time.Millisecond,
 		"known series are judged by rules that have changed")
 	require.Empty(t, rules.forgotten.Load())
 	apply("")

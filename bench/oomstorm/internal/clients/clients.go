@@ -84,6 +84,7 @@ type Dashboards struct {
 type clients struct {
 	Config
 	fast *http.Transport
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	mu   sync.Mutex
 	Result
 }
@@ -93,7 +94,7 @@ type clients struct {
 func Run(ctx context.Context, c Config) (Result, error) {
 	ctx, through := context.WithCancel(ctx)
 	defer through()
-	s := &clients{Config: c, Result: Result{Storm: map[string]Outcomes{}, Slow: Outcomes{}, Dashboards: Dashboards{Outcomes: Outcomes{}}}}
+	s := &clients{Config: c, dial: (&net.Dialer{}).DialContext, Result: Result{Storm: map[string]Outcomes{}, Slow: Outcomes{}, Dashboards: Dashboards{Outcomes: Outcomes{}}}}
 	s.fast = &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true, ReadBufferSize: readBuffer}
 	defer s.fast.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -214,7 +215,7 @@ func (s *clients) slowReader(ctx context.Context) {
 		return // It was checked.
 	}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		conn, err := s.dial(ctx, network, addr)
 		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
 			err = tcp.SetReadBuffer(narrow)
 		}
@@ -258,7 +259,7 @@ func (s *clients) idle(ctx context.Context) {
 		return // It was built here.
 	}
 	for closed := time.Now(); ctx.Err() == nil; pause(ctx, time.Second) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+		conn, err := s.dial(ctx, "tcp", u.Host)
 		s.mu.Lock()
 		s.IdleAway = max(s.IdleAway, time.Since(closed))
 		s.mu.Unlock()

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 
 	"github.com/promguard/promguard/bench/oomstorm/internal/family"
 	"github.com/promguard/promguard/bench/oomstorm/internal/scenario"
@@ -25,13 +27,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run runs clients against a handler for a moment.
-func run(t *testing.T, ph scenario.Phase, handler http.HandlerFunc) Result {
+// run runs clients against a handler until they are through, or have asked so often.
+func run(t *testing.T, ph scenario.Phase, often int64, handler http.HandlerFunc) Result {
 	t.Helper()
-	srv := httptest.NewServer(handler)
-	defer srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == often {
+			cancel()
+		}
+		handler(w, r)
+	}))
+	defer srv.Close()
 	if ph.Storm != nil {
 		ph.Storm.Families = []string{"series"}
 	}
@@ -63,7 +71,7 @@ func TestOutcomesTellWhoEndedIt(t *testing.T) {
 
 func TestHostileAnswersAreCountedByStatus(t *testing.T) {
 	var n atomic.Int64
-	r := run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 3, Timeout: time.Second, Gzip: 1}}, func(w http.ResponseWriter, r *http.Request) {
+	r := run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 3, Timeout: time.Minute, Gzip: 1}}, 20, func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1)%2 == 0 || r.Header.Get("Accept-Encoding") != "gzip" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 		}
@@ -72,15 +80,16 @@ func TestHostileAnswersAreCountedByStatus(t *testing.T) {
 	require.Positive(t, r.Storm["series"]["422"])
 }
 
+// A client that asks again has counted what came of its last request.
 func TestASilentServerIsLeftOrTimesOut(t *testing.T) {
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	require.Positive(t, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 1, Timeout: 100 * time.Millisecond}}, silent).Storm["series"][Timeout])
-	require.Positive(t, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 40, Timeout: time.Minute, Leave: 1}}, silent).Storm["series"][Left])
-	require.Equal(t, 2, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 2, Timeout: time.Minute}}, silent).Storm["series"][Ended])
+	require.Positive(t, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 1, Timeout: 100 * time.Millisecond}}, 2, silent).Storm["series"][Timeout])
+	require.Positive(t, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 40, Timeout: time.Minute, Leave: 1}}, 41, silent).Storm["series"][Left])
+	require.Equal(t, 2, run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 2, Timeout: time.Minute}}, 2, silent).Storm["series"][Ended])
 }
 
 func TestAnAnswerThatIsCutIsNotWhole(t *testing.T) {
-	r := run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 1, Timeout: time.Minute}}, func(w http.ResponseWriter, _ *http.Request) {
+	r := run(t, scenario.Phase{Storm: &scenario.Storm{Clients: 1, Timeout: time.Minute}}, 2, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "not all")
 		panic(http.ErrAbortHandler)
@@ -90,48 +99,75 @@ func TestAnAnswerThatIsCutIsNotWhole(t *testing.T) {
 }
 
 func TestASlowReaderHoldsTheServerUp(t *testing.T) {
-	var written atomic.Int64
-	r := run(t, scenario.Phase{SlowReaders: &scenario.SlowReaders{Clients: 1, Family: "series", Rate: 1000}}, func(w http.ResponseWriter, _ *http.Request) {
-		for {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer cancel()
+		for written := 0; written < 64<<20; { // Buffers on the way are smaller.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
 			n, err := w.Write(make([]byte, 1<<20))
-			written.Add(int64(n))
-			if err != nil {
+			if written += n; err != nil {
+				cancel()
+				<-r.Context().Done()
 				return
 			}
 		}
-	})
+	}))
+	defer srv.Close()
+	r, err := Run(ctx, Config{URL: srv.URL, Phase: scenario.Phase{SlowReaders: &scenario.SlowReaders{Clients: 1, Family: "series", Rate: 1000}}, Families: family.Shipped(), Data: family.Data{Points: 1}})
+	require.NoError(t, err)
 	require.Equal(t, Outcomes{Ended: 1}, r.Slow)
-	require.Less(t, written.Load(), int64(64<<20), "only what is buffered on the way")
+}
+
+func TestASlowReaderReadsAtItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		require.NoError(t, trickle(t.Context(), strings.NewReader(strings.Repeat("x", 10_100)), rate.NewLimiter(1000, 100)))
+		require.InDelta(t, 10, time.Since(began).Seconds(), 0.01)
+	})
+}
+
+// idling keeps one idle connection, over what dial gives, for so long.
+func idling(t *testing.T, long time.Duration, dial func() (net.Conn, error)) (away time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		s := &clients{Config: Config{URL: "http://server"}, dial: func(context.Context, string, string) (net.Conn, error) { return dial() }}
+		s.idle(ctx)
+		away = s.IdleAway
+	})
+	return away
 }
 
 func TestIdleConnectionsStayOpen(t *testing.T) {
-	require.Less(t, run(t, scenario.Phase{IdleConnections: 20}, func(http.ResponseWriter, *http.Request) {}).IdleAway, 500*time.Millisecond)
+	dialled := 0
+	away := idling(t, time.Hour, func() (net.Conn, error) {
+		dialled++
+		ours, _ := net.Pipe()
+		return ours, nil
+	})
+	require.Equal(t, 1, dialled)
+	require.Zero(t, away)
 }
 
 func TestIdleConnectionsThatAreClosedComeBack(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var closed atomic.Int64
-	go func() {
-		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			conn.Close()
-			closed.Add(1)
+	dialled := 0
+	away := idling(t, 10*time.Second+time.Millisecond, func() (net.Conn, error) {
+		if dialled++; dialled > 4 {
+			return nil, errors.New("refused")
 		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	time.AfterFunc(1500*time.Millisecond, func() { l.Close() })
-	time.AfterFunc(3500*time.Millisecond, cancel)
-	r, err := Run(ctx, Config{URL: "http://" + l.Addr().String(), Phase: scenario.Phase{IdleConnections: 1}})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, closed.Load())
-	require.InDelta(t, 2, r.IdleAway.Seconds(), 1, "since the second one was closed")
+		ours, theirs := net.Pipe()
+		return ours, theirs.Close()
+	})
+	require.Equal(t, 11, dialled, "once a second")
+	require.Equal(t, 7*time.Second, away, "since the fourth was closed")
 }
 
 func TestDashboardsAskEachExpressionTwiceARound(t *testing.T) {
 	var asked atomic.Int64
 	d := &scenario.Dashboards{Clients: 2, Expressions: true, Rounds: 3}
-	r := run(t, scenario.Phase{Dashboards: d, IdleConnections: 1}, func(w http.ResponseWriter, r *http.Request) {
+	r := run(t, scenario.Phase{Dashboards: d, IdleConnections: 1}, -1, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		switch {
 		case strings.Contains(r.URL.Query().Get("query"), "#"):
@@ -152,20 +188,23 @@ func TestDashboardsAskEachExpressionTwiceARound(t *testing.T) {
 }
 
 func TestTheClientsProcessRunsUntilItsInputEnds(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	var asked atomic.Int64
+	enough := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) == 3 {
+			close(enough) // One of two clients has asked twice.
+		}
+	}))
 	defer srv.Close()
 	in, parent := io.Pipe()
-	asked := make(chan struct{})
 	go func() {
-		ph := scenario.Phase{Storm: &scenario.Storm{Clients: 2, Families: []string{"series"}, Timeout: time.Second}}
+		ph := scenario.Phase{Storm: &scenario.Storm{Clients: 2, Families: []string{"series"}, Timeout: time.Minute}}
 		_ = json.NewEncoder(parent).Encode(Config{URL: srv.URL, Phase: ph, Families: family.Shipped(), Data: family.Data{Points: 1}})
-		time.Sleep(300 * time.Millisecond)
+		<-enough
 		parent.Close()
-		close(asked)
 	}()
 	var out strings.Builder
 	require.NoError(t, RunChild(in, &out))
-	<-asked
 	var r Result
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &r))
 	require.Positive(t, r.Storm["series"]["200"])

@@ -95,7 +95,7 @@ func TestRecordingsGoToS3AndBack(t *testing.T) {
 	fake := &fakeS3{objects: map[string][]byte{}}
 	server := httptest.NewServer(fake)
 	defer server.Close()
-	b, err := Open(t.Context(), s3At(strings.TrimPrefix(server.URL, "http://")), 10*time.Second)
+	b, err := Open(t.Context(), s3At(strings.TrimPrefix(server.URL, "http://")), time.Minute)
 	require.NoError(t, err)
 	defer b.Close()
 	_, err = b.Manifest(t.Context(), "fleet/a")

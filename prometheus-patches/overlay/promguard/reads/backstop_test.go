@@ -355,7 +355,7 @@ func storm(t *testing.T) {
 	})
 	table := NewTable(NewBudget(0, m.Usage))
 	table.Procs = NewProcs(max(1, runtime.GOMAXPROCS(0)-1), m.Tight)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var watchers, readers sync.WaitGroup
 	watchers.Go(func() { m.Run(ctx) })
@@ -383,7 +383,8 @@ func storm(t *testing.T) {
 		})
 	}
 	readers.Go(func() { // Somebody looks what is going on.
-		for ctx.Err() == nil {
+		defer cancel()
+		for allocated.Load() < limit || stops.Load() < 200 || answers.Load() < 20 {
 			r, readCtx, remove := table.Add(ctx, Info{Endpoint: "sum(up)"}, Limits{})
 			if _, err := admit(readCtx, table, r, nil, time.Second); err == nil && readCtx.Err() == nil {
 				answers.Add(1)
@@ -395,7 +396,5 @@ func storm(t *testing.T) {
 	readers.Wait()
 	watchers.Wait()
 	require.NotNil(t, head.left)
-	require.Positive(t, stops.Load())
-	require.Positive(t, answers.Load())
-	fmt.Printf("allocated %d MiB in 5 s; %d reads stopped, %d small ones answered\n", allocated.Load()/mib, stops.Load(), answers.Load())
+	fmt.Printf("allocated %d MiB; %d reads stopped, %d small ones answered\n", allocated.Load()/mib, stops.Load(), answers.Load())
 }
