@@ -21,24 +21,10 @@ func (f *seriesFlags) packLabels(agent bool, reg prometheus.Registerer) {
 	packs := !agent && f.labels.word == labelsPacked
 	labels.SetPacking(packs)
 	if packs {
-		reg.MustRegister(labelBytes{})
+		gauge := func(name, help string, bytes func(bases, tables int64) int64) {
+			reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(bytes(labels.PackedBytes())) }))
+		}
+		gauge("prometheus_guard_label_bases_bytes", "Memory of the label sets that packed series share.", func(bases, _ int64) int64 { return bases })
+		gauge("prometheus_guard_label_tables_bytes", "Memory of the tables in which label sets to share are found.", func(_, tables int64) int64 { return tables })
 	}
-}
-
-var (
-	basesDesc  = prometheus.NewDesc("prometheus_guard_label_bases_bytes", "Estimated memory of the label sets that packed series share.", nil, nil)
-	tablesDesc = prometheus.NewDesc("prometheus_guard_label_tables_bytes", "Memory of the tables in which label sets to share are found.", nil, nil)
-)
-
-// labelBytes collects the memory of packed labels, without the edits of each series.
-type labelBytes struct{}
-
-// Describe implements prometheus.Collector.
-func (labelBytes) Describe(c chan<- *prometheus.Desc) { c <- basesDesc; c <- tablesDesc }
-
-// Collect implements prometheus.Collector.
-func (labelBytes) Collect(c chan<- prometheus.Metric) {
-	bases, tables := labels.PackedBytes()
-	c <- prometheus.MustNewConstMetric(basesDesc, prometheus.GaugeValue, float64(bases))
-	c <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(tables))
 }

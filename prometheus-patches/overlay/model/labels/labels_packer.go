@@ -95,8 +95,8 @@ func (ls Labels) PackCopy() Packed {
 // at first.
 func SetPacking(on bool) { packer.whole.Store(!on) }
 
-// PackedBytes returns the estimated size of all bases that series use, and of the tables that find
-// them.
+// PackedBytes returns the size in bytes of the bases that series share, and of the tables
+// that find them. It takes some 10 ns for each place of the tables.
 func PackedBytes() (bases, tables int64) { return packer.bytes() }
 
 func (p *labelsPacker) keepsWhole(data string) bool {
@@ -168,29 +168,22 @@ func (k *knownTexts) count() (live, dead int) {
 	return live, dead
 }
 
-// sampledPlaces bounds the places that bytes looks at.
-const sampledPlaces = 1 << 16
-
-// bytes returns the estimated size of the bases that series use, and of the tables.
+// bytes returns the size of the bases that series use and the tables know, and of the tables.
 func (p *labelsPacker) bytes() (bases, tables int64) {
 	k := p.known.Load()
 	if k == nil {
 		return 0, 0
 	}
-	sample := min(len(k.bases), sampledPlaces) // Bases are at random places.
-	for i := range sample {
-		known := k.bases[i].Load()
-		if base := known.base(); base != (text{}) {
-			bases += int64(len(base.string())) / known.places
+	for i := range k.bases {
+		if known := k.bases[i].Load(); known.base() != (text{}) {
+			bases += int64(len(known.base().string())) / known.places
 			tables += int64(unsafe.Sizeof(*known)) / known.places
 		}
 	}
-	factor := int64(len(k.bases) / sample)
-	tables = tables*factor + int64(len(k.bases))*int64(unsafe.Sizeof(k.bases[0])+unsafe.Sizeof(k.seen[0])) + knownEdits*int64(unsafe.Sizeof(k.edits[0]))
 	for i := range k.edits {
 		tables += int64(len(text{k.edits[i].Load()}.string()))
 	}
-	return bases * factor, tables
+	return bases, tables + int64(len(k.bases)*(8+4)+len(k.edits)*8)
 }
 
 // baseLabels are the labels by which a base is found: the two with the longest values,
