@@ -56,9 +56,7 @@ func TestEveryGuardFlagHasAnOffValueInTheParityTests(t *testing.T) {
 	// A hidden flag is not in the help, but it is among the flags of the API.
 	p := prometheus(t, t.TempDir(), emptyConfig)
 	for _, found := range regexp.MustCompile(`"(guard\.[^"]+)":`).FindAllStringSubmatch(get(t, p.url+"/api/v1/status/flags").body, -1) {
-		if !strings.HasPrefix(found[1], "guard.metadata-max-") { // Those have no effect any more.
-			require.Contains(t, guardOff, found[1], "a hidden flag without an off value: add it to guardOff")
-		}
+		require.Contains(t, guardOff, found[1], "a hidden flag without an off value: add it to guardOff")
 	}
 }
 

@@ -134,7 +134,7 @@ func TestReadEndsAtItsDeadlineAndUpstreamGoesOn(t *testing.T) {
 	require.NotContains(t, on.out.String(), "level=ERROR")
 
 	// Its deadlines run while clients read nothing.
-	waits := clusterServer(t, "--guard.min-client-rate=off", "--guard.metadata-max-results=off", "--guard.api-timeout=10m")
+	waits := clusterServer(t, "--guard.min-client-rate=off", "--guard.api-timeout=10m")
 	for name, query := range heavy {
 		t.Run("/api/v1/series, which has begun, is cut off: "+name, func(t *testing.T) {
 			resp := begun(t, waits.url+"/api/v1/series?"+query)

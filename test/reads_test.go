@@ -120,7 +120,7 @@ func call(t *testing.T, method, target string) answer {
 
 func TestListsAreWholeOrRefused(t *testing.T) {
 	t.Parallel()
-	whole, small := clusterServer(t), clusterServer(t, "--guard.response-max-bytes=1KB", "--guard.metadata-max-results=100", "--guard.metadata-max-bytes=1KB")
+	whole, small := clusterServer(t), clusterServer(t, "--guard.response-max-bytes=1KB")
 	const values = "/api/v1/label/pod/values"
 	requireRefusal(t, get(t, small.url+values), http.StatusUnprocessableEntity, "execution", "Narrow match[] or the time range, or set limit=: GET /api/v1/label/:name/values has an answer of more than")
 	require.Equal(t, get(t, whole.url+"/api/v1/series?"+everything).body, get(t, small.url+"/api/v1/series?"+everything).body, "series are streamed")

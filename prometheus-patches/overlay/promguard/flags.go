@@ -52,13 +52,6 @@ func AddFlags(a *kingpin.Application, serverOnly newFlag) *Flags {
 	f.series.add(add)
 	f.reads.add(add)
 	serverOnly(a, "no-guard.query-text-limits", "The same as --guard.query-text-limits=off.").Hidden().BoolVar(&f.reads.noText)
-	for _, unit := range []string{"results", "bytes"} { // Removed flags, which must not keep an upgraded server from starting.
-		name := "guard.metadata-max-" + unit
-		serverOnly(a, name, "Has no effect.").Hidden().PreAction(func(*kingpin.ParseContext) error {
-			f.reads.ignored = append(f.reads.ignored, "--"+name)
-			return nil
-		}).String()
-	}
 	add("guard.wal-replay-gomaxprocs", fmt.Sprintf("Processors used while the write-ahead log is replayed at start: auto, off, or a number. auto is the processors that the machine has and the process may use, at most %d. It never raises GOMAXPROCS.", walreplay.AutoMax),
 		"auto", &f.walReplay)
 	add("guard.wal-replay", "How the checkpoint and the write-ahead log are replayed at start: parallel or upstream, which is off. parallel also keeps what the repair of a damaged log removes.",
@@ -102,9 +95,6 @@ func (f *Flags) Log(logger *slog.Logger, agent bool) {
 		attrs = attrs[len(attrs)-1:]
 	}
 	logger.LogAttrs(context.Background(), slog.LevelInfo, "promguard", attrs...)
-	if len(f.reads.ignored) > 0 {
-		logger.Warn("Remove flags that have no effect any more: lists are whole, or refused by the read budget and --guard.response-max-bytes", "flags", f.reads.ignored)
-	}
 }
 
 // attrs are the values of the flags; the last are the drop rules.

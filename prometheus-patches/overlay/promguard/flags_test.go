@@ -41,7 +41,7 @@ func TestEveryFlagCanBeOff(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 20, n)
+	require.Equal(t, 18, n)
 }
 
 func TestFlagsKeepTheirOtherSpellingsOfOff(t *testing.T) {
@@ -186,25 +186,5 @@ func TestAMistypedFlagOfPromguardsIsToldInOneLineWithTheOneThatWasMeant(t *testi
 		_, a, err := parse(t, args)
 		require.Error(t, err)
 		require.Equal(t, want, complaint(a.Model(), err))
-	}
-}
-
-func TestFlagsOfEarlierReleasesAreAcceptedAndReportedOnce(t *testing.T) {
-	for _, tc := range []struct {
-		args []string
-		want int
-	}{
-		{nil, 0},
-		{[]string{"--guard.metadata-max-results=off", "--guard.metadata-max-bytes=128MB"}, 1},
-	} {
-		f, _, err := parse(t, tc.args...)
-		require.NoError(t, err)
-		var logs bytes.Buffer
-		f.Log(slog.New(slog.NewTextHandler(&logs, nil)), false)
-		require.Equal(t, tc.want, strings.Count(logs.String(), "level=WARN"))
-		for _, arg := range tc.args {
-			name, _, _ := strings.Cut(arg, "=")
-			require.Contains(t, logs.String(), name)
-		}
 	}
 }

@@ -33,7 +33,6 @@ type readFlags struct {
 	procs, spare                limit
 	text                        choice
 	noText                      bool
-	ignored                     []string // Flags of earlier releases that are set.
 }
 
 func (f *readFlags) add(add func(name, help, value string, v kingpin.Value)) {
