@@ -107,6 +107,7 @@ func TestAnAgentDropsAndRefusesTheFlagsOfServers(t *testing.T) {
 	sendWrite(t, agent.url, "kubernetes_feature_enabled", "kubernetes_build_info")
 	require.Equal(t, 1.0, metric(t, agent.url, "prometheus_guard_drop_rules_dropped_samples_total", map[string]string{"path": "remote-write"}))
 	require.Equal(t, 1.0, metric(t, agent.url, "prometheus_agent_active_series", nil))
+	require.NotContains(t, get(t, agent.url+"/metrics").body, "prometheus_guard_label_", "it packs labels")
 }
 
 func TestRulesThatReadWhatIsDroppedAreToldAtStartAndAtReload(t *testing.T) {
