@@ -13,15 +13,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Packed holds labels for a long time, in one of three forms: a base with edits, where the
-// base is shared with other label sets; a base alone; or a whole string, as Labels hold it.
+// Packed holds labels for a long time: a base, which is shared with other label sets, and
+// edits, which make other labels of it. Without edits the base is the labels.
 //
 // The series of a container differ in their names, those of a histogram in their names
 // and in le. The labels that they share are stored once, and the edits that change one
 // metric's name into another's are stored once for all containers.
 type Packed struct {
-	mark  [8]byte // packedMark if there are edits; the length of base if it is a whole string; else 0.
-	base  text    // Labels in the encoding of Labels; the bytes alone if it is a whole string.
+	mark  [4]byte // packedMark, if there are edits.
+	size  uint32  // Of the base in bytes.
+	base  *byte   // The data of Labels.
 	edits text
 }
 
@@ -31,18 +32,10 @@ const packedMark = "\xff\x00\x00\x00"
 
 const sizeOfPacked = int(unsafe.Sizeof(Packed{}))
 
-func newPacked(base, edits text) (p Packed) {
-	if p.base, p.edits = base, edits; edits != (text{}) {
+func newPacked(base string, edits text) Packed {
+	p := Packed{size: uint32(len(base)), base: unsafe.StringData(base), edits: edits}
+	if edits != (text{}) {
 		copy(p.mark[:], packedMark)
-	}
-	return p
-}
-
-// wholeString returns data as it is, without a copy.
-func wholeString(data string) (p Packed) {
-	if data != "" {
-		p.base.p = unsafe.StringData(data)
-		binary.NativeEndian.PutUint64(p.mark[:], uint64(len(data)))
 	}
 	return p
 }
@@ -50,14 +43,13 @@ func wholeString(data string) (p Packed) {
 // Labels returns the labels without putting them together: if there are edits, the data of
 // Labels is p itself. So p must not change, and lives as long as the labels.
 func (p *Packed) Labels() Labels {
-	if p.edits != (text{}) {
-		return Labels{data: unsafe.String((*byte)(unsafe.Pointer(p)), sizeOfPacked)}
+	if p.edits == (text{}) {
+		return Labels{data: p.baseData()}
 	}
-	if n := binary.NativeEndian.Uint64(p.mark[:]); n > 0 {
-		return Labels{data: unsafe.String(p.base.p, int(n))}
-	}
-	return Labels{data: p.base.string()}
+	return Labels{data: unsafe.String((*byte)(unsafe.Pointer(p)), sizeOfPacked)}
 }
+
+func (p *Packed) baseData() string { return unsafe.String(p.base, p.size) }
 
 func (ls Labels) isPacked() bool {
 	return len(ls.data) == sizeOfPacked && ls.data[:len(packedMark)] == packedMark
@@ -162,7 +154,7 @@ func (ls Labels) pieces() pieces {
 		return pieces{base: ls.data}
 	}
 	p := ls.packed()
-	return pieces{base: p.base.string(), edits: p.edits.string()}
+	return pieces{base: p.baseData(), edits: p.edits.string()}
 }
 
 // next returns the next piece, which is empty after the last.

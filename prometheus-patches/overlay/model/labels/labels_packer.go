@@ -38,15 +38,19 @@ type knownTexts struct {
 
 // knownBase is a base for as long as a series uses it.
 type knownBase struct {
-	text   weak.Pointer[byte]
-	places int64 // How many places the base was put into.
+	data   weak.Pointer[byte]
+	size   uint32
+	places uint32 // How many places the base was put into.
 }
 
-func (b *knownBase) base() text {
-	if b == nil {
-		return text{}
+// base returns the base, or nothing if no series uses it.
+func (b *knownBase) base() string {
+	if b != nil {
+		if data := b.data.Value(); data != nil {
+			return unsafe.String(data, b.size)
+		}
 	}
-	return text{b.text.Value()}
+	return ""
 }
 
 const (
@@ -79,17 +83,13 @@ func newKnownTexts(bases int) *knownTexts {
 	}
 }
 
-// Pack packs labels. It may keep the memory of labels that it does not pack.
-func (ls Labels) Pack() Packed { return packer.pack(ls.whole(nil).data) }
+// Pack packs labels. It may keep their memory.
+func (ls Labels) Pack() Packed {
+	return packer.pack(ls.whole(nil).data, func(data string) string { return data })
+}
 
 // PackCopy packs labels, and keeps none of their memory.
-func (ls Labels) PackCopy() Packed {
-	data := ls.whole(nil).data
-	if packer.keepsWhole(data) {
-		data = strings.Clone(data)
-	}
-	return packer.pack(data)
-}
+func (ls Labels) PackCopy() Packed { return packer.pack(ls.whole(nil).data, strings.Clone) }
 
 // SetPacking switches packing on or off for labels that are packed from now on. It is on
 // at first.
@@ -99,13 +99,10 @@ func SetPacking(on bool) { packer.whole.Store(!on) }
 // that find them. It takes some 10 ns for each place of the tables.
 func PackedBytes() (bases, tables int64) { return packer.bytes() }
 
-func (p *labelsPacker) keepsWhole(data string) bool {
-	return len(data) < fewestPacked || p.whole.Load()
-}
-
-func (p *labelsPacker) pack(data string) Packed {
-	if p.keepsWhole(data) {
-		return wholeString(data)
+// pack packs data. What it keeps of them is what keep returns.
+func (p *labelsPacker) pack(data string, keep func(string) string) Packed {
+	if len(data) < fewestPacked || p.whole.Load() {
+		return newPacked(keep(data), text{})
 	}
 	known := p.known.Load()
 	if known == nil {
@@ -116,17 +113,17 @@ func (p *labelsPacker) pack(data string) Packed {
 	ls := tellingLabels(data)
 	var best, other [longestEdits]byte
 	base, edits := known.nearest(ls, data, best[:0], other[:0])
-	if base != (text{}) && len(edits) <= shortEdits {
+	if base != "" && len(edits) <= shortEdits {
 		return newPacked(base, known.edit(edits))
 	}
 	if n := int64(len(known.bases)); 2*known.wanted.Add(1) > n && size > 2*packedForPlace*n {
 		known = p.resize(known)
 	}
-	if base != (text{}) && 2*len(edits) <= len(data) && !known.again(ls, base) {
+	if base != "" && 2*len(edits) <= len(data) && !known.again(ls, base) {
 		return newPacked(base, known.edit(edits))
 	}
-	base = newText(data)
-	known.add(ls, &knownBase{text: weak.Make(base.p), places: ls.places()})
+	base = keep(data)
+	known.add(ls, &knownBase{weak.Make(unsafe.StringData(base)), uint32(len(base)), ls.places()})
 	return newPacked(base, text{})
 }
 
@@ -146,8 +143,8 @@ func (p *labelsPacker) resize(old *knownTexts) *knownTexts {
 	resized.packed.Store(packed)
 	for i := range old.bases {
 		known := old.bases[i].Load()
-		if base := known.base(); base != (text{}) {
-			resized.add(tellingLabels(base.string()), known)
+		if base := known.base(); base != "" {
+			resized.add(tellingLabels(base), known)
 		}
 	}
 	p.known.CompareAndSwap(old, resized)
@@ -159,7 +156,7 @@ func (k *knownTexts) count() (live, dead int) {
 	for i := range k.bases {
 		switch known := k.bases[i].Load(); {
 		case known == nil:
-		case known.base() == (text{}):
+		case known.base() == "":
 			dead++
 		default:
 			live++
@@ -175,9 +172,9 @@ func (p *labelsPacker) bytes() (bases, tables int64) {
 		return 0, 0
 	}
 	for i := range k.bases {
-		if known := k.bases[i].Load(); known.base() != (text{}) {
-			bases += int64(len(known.base().string())) / known.places
-			tables += int64(unsafe.Sizeof(*known)) / known.places
+		if known := k.bases[i].Load(); known.base() != "" {
+			bases += int64(known.size / known.places)
+			tables += int64(unsafe.Sizeof(*known)) / int64(known.places)
 		}
 	}
 	for i := range k.edits {
@@ -192,7 +189,7 @@ func (p *labelsPacker) bytes() (bases, tables int64) {
 type baseLabels [3]string
 
 // places returns how many labels there are, which is at least 1.
-func (ls *baseLabels) places() (n int64) {
+func (ls *baseLabels) places() (n uint32) {
 	for _, l := range ls {
 		if l != "" {
 			n++
@@ -236,7 +233,7 @@ func (k *knownTexts) place(label string) (i uint64, mark uint32) {
 
 // nearest returns the known base that needs the shortest edits, and these, in one of the
 // two buffers.
-func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (base text, edits []byte) {
+func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (base string, edits []byte) {
 	most := len(data)
 	for _, l := range ls {
 		if l == "" {
@@ -244,10 +241,10 @@ func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (ba
 		}
 		i, _ := k.place(l)
 		known := k.bases[i].Load().base()
-		if known == (text{}) || known == base || len(known.string()) > largestBase*len(data) {
+		if known == "" || len(known) > largestBase*len(data) {
 			continue
 		}
-		found, ok := appendEdits(other[:0], known.string(), data, most)
+		found, ok := appendEdits(other[:0], known, data, most)
 		if !ok {
 			continue
 		}
@@ -261,9 +258,9 @@ func (k *knownTexts) nearest(ls baseLabels, data string, best, other []byte) (ba
 
 // again says whether a series with one of the longest values, which the base has not,
 // was there before, and notes that one is.
-func (k *knownTexts) again(ls baseLabels, base text) (again bool) {
+func (k *knownTexts) again(ls baseLabels, base string) (again bool) {
 	for _, l := range ls[:2] {
-		if l != "" && !strings.Contains(base.string(), l) {
+		if l != "" && !strings.Contains(base, l) {
 			i, mark := k.place(l)
 			again = k.seen[i].Swap(mark) == mark || again
 		}
