@@ -365,6 +365,18 @@ func equalPacked(a, b Labels) bool {
 
 // comparePacked is Compare where one or both are packed.
 func comparePacked(a, b Labels) int {
+	if a.isPacked() && b.isPacked() {
+		p, q := a.packed(), b.packed()
+		edits := p.edits.string()
+		if p.edits == q.edits && edits[0] == editFirst { // Series with one name mostly share the edits.
+			return Compare(p.baseRest(), q.baseRest())
+		}
+		if p.base == q.base && p.size == q.size {
+			if order, ok := compareEdits(edits, q.edits.string()); ok {
+				return order
+			}
+		}
+	}
 	if aFirst, aRest, ok := a.firstAndRest(); ok {
 		if bFirst, bRest, ok := b.firstAndRest(); ok {
 			if aFirst != bFirst {
@@ -374,11 +386,6 @@ func comparePacked(a, b Labels) int {
 		}
 	}
 	pa, pb := a.pieces(), b.pieces()
-	if a.isPacked() && b.isPacked() && a.packed().base == b.packed().base {
-		if order, ok := compareEdits(pa.edits, pb.edits); ok {
-			return order
-		}
-	}
 	x, y := pa.next(), pb.next()
 	for x != "" && y != "" {
 		if pa.done() && pb.done() {
@@ -426,11 +433,18 @@ func (ls Labels) firstAndRest() (first, rest string, ok bool) {
 		first = firstLabel(ls.data)
 		return first, ls.data[len(first):], true
 	}
-	p := ls.pieces()
-	if p.edits[0] != editFirst {
+	p := ls.packed()
+	edits := p.edits.string()
+	if edits[0] != editFirst {
 		return "", "", false
 	}
-	return p.edits[1:], p.base[afterLabels(p.base, 1):], true
+	return edits[1:], p.baseRest().data, true
+}
+
+// baseRest returns the labels of the base without the first.
+func (p *Packed) baseRest() Labels {
+	base := p.baseData()
+	return Labels{data: base[afterLabels(base, 1):]}
 }
 
 // dropPacked is DropReserved for packed labels.
