@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,7 @@ func answersDB(t *testing.T) *tsdb.DB {
 		l := labels.FromStrings("__name__", fmt.Sprintf("metric_%04d", i), "job", "api", "pod", fmt.Sprintf("a-pod-of-some-deployment-%04d", i))
 		ref, err := app.Append(0, l, now, float64(i))
 		require.NoError(t, err)
-		_, err = app.AppendExemplar(ref, l, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", fmt.Sprint(i)), Value: 1, Ts: now, HasTs: true})
+		_, err = app.AppendExemplar(ref, l, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strconv.Itoa(i)), Value: 1, Ts: now, HasTs: true})
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
@@ -189,7 +190,7 @@ func TestAReadThatIsStoppedIsWholeOrAnError(t *testing.T) {
 		return r
 	}
 	const selector = "match[]=%7Bjob%3D%22api%22%7D"
-	query := url.Values{"query": {`{job="api"}`}, "start": {fmt.Sprint(time.Now().Add(-time.Minute).Unix())}, "end": {fmt.Sprint(time.Now().Add(time.Minute).Unix())}, "step": {"15"}}.Encode()
+	query := url.Values{"query": {`{job="api"}`}, "start": {strconv.FormatInt(time.Now().Add(-time.Minute).Unix(), 10)}, "end": {strconv.FormatInt(time.Now().Add(time.Minute).Unix(), 10)}, "step": {"15"}}.Encode()
 	type request struct {
 		*http.Request
 		parse func([]byte) error
@@ -279,7 +280,7 @@ func TestAReadThatIsStoppedIsWholeOrAnError(t *testing.T) {
 						stopped++
 						continue
 					}
-					require.Equal(t, len(whole), len(body), "a part for the whole, after %d of %d bytes: %s", stop, sent, name)
+					require.Len(t, body, len(whole), "a part for the whole, after %d of %d bytes: %s", stop, sent, name)
 				}
 			}
 		}

@@ -279,7 +279,8 @@ func TestAnswersThatHoldTheDatabaseHaveTheirDeadlineWhateverTheClientDoes(t *tes
 		resp, err := http.Get(s.URL + "?timeout=" + timeout.String())
 		require.NoError(t, err)
 		defer resp.Body.Close()
-		if asked++; resp.StatusCode == http.StatusOK {
+		asked++
+		if resp.StatusCode == http.StatusOK {
 			break
 		}
 		select {
