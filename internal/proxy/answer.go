@@ -58,12 +58,11 @@ func (p *Proxy) limitSize(res *http.Response, x *exchange) error {
 		return nil
 	}
 	// What snappy compresses of a remote read is the answer itself.
-	enforce, plain := mode == querylimit.ModeEnforce, isPlain(res) || x.request.IsRemoteRead() && isEncoded(res, canonical.SnappyEncoding)
+	plain, enforce := isPlain(res) || x.request.IsRemoteRead() && isEncoded(res, canonical.SnappyEncoding), mode == querylimit.ModeEnforce
 	if enforce && l.Max > 0 && !plain {
 		if err := decode(res); err != nil {
 			return err
 		}
-		plain = true
 	}
 	limit := l.WireMax
 	if l.Max > 0 && (limit == 0 || l.Max < limit) {

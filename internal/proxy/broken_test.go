@@ -51,7 +51,8 @@ func (g *testProxy) begun(t *testing.T, path string, timeout time.Duration) (res
 	for ; ; timeout *= 2 {
 		res, err := g.Client().Get(g.URL + path + "&timeout=" + timeout.String())
 		require.NoError(t, err)
-		if asked++; res.StatusCode == http.StatusOK {
+		asked++
+		if res.StatusCode == http.StatusOK {
 			return res, asked
 		}
 		res.Body.Close()

@@ -154,7 +154,8 @@ func TestIdleConnectionsStayOpen(t *testing.T) {
 func TestIdleConnectionsThatAreClosedComeBack(t *testing.T) {
 	dialled := 0
 	away := idling(t, 10*time.Second+time.Millisecond, func() (net.Conn, error) {
-		if dialled++; dialled > 4 {
+		dialled++
+		if dialled > 4 {
 			return nil, errors.New("refused")
 		}
 		ours, theirs := net.Pipe()
