@@ -507,6 +507,13 @@ func TestLabelsAreWholeWherePackingIsOff(t *testing.T) {
 	require.Nil(t, packer.known.Load())
 }
 
+// The size of a base has 32 bits. The labels are never read, so they take no memory.
+func TestLabelsOfFourGibibytesAreTooLong(t *testing.T) {
+	size := uint64(1) << 32
+	data := yoloString(make([]byte, size))
+	require.PanicsWithValue(t, TooLongError{Length: size}, func() { newPacked(data, text{}) })
+}
+
 func TestACopyKeepsNothingOfTheLabels(t *testing.T) {
 	for _, lset := range []Labels{short(0, 1), container(0, 1)} {
 		buf := []byte(lset.data)

@@ -6,6 +6,7 @@
 package labels
 
 import (
+	"encoding/binary"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -291,4 +292,44 @@ func (k *knownTexts) edit(edits []byte) text {
 	t := newText(s)
 	place.Store(t.p)
 	return t
+}
+
+// text is a string that takes one pointer: its bytes come after their number. The zero
+// text is empty.
+type text struct{ p *byte }
+
+func newText[T string | []byte](s T) text {
+	if len(s) == 0 {
+		return text{}
+	}
+	n := 1
+	for x := len(s); x >= 0x80; x >>= 7 {
+		n++
+	}
+	b := make([]byte, n+len(s))
+	copy(b[binary.PutUvarint(b, uint64(len(s))):], s)
+	return text{unsafe.SliceData(b)}
+}
+
+func (t text) string() string {
+	if t.p == nil {
+		return ""
+	}
+	n, size, shift := 0, 1, 0
+	for p := t.p; ; size++ {
+		n |= int(*p&0x7f) << shift
+		if *p < 0x80 {
+			break
+		}
+		shift += 7
+		p = (*byte)(unsafe.Add(unsafe.Pointer(t.p), size))
+	}
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(t.p), size)), n)
+}
+
+func uvarint(s string) (x uint64, n int) {
+	if s[0] < 0x80 {
+		return uint64(s[0]), 1
+	}
+	return binary.Uvarint(yoloBytes(s))
 }
